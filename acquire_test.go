@@ -42,21 +42,10 @@ func TestAcquireAndRelease(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrReleased)
 		wantErr(t, context.Cause(lock.Context()), holdfast.ErrReleased)
 		free(t, c, "a")
-		if next := acquire(t, c, "a", nil); next.Token() <= lock.Token() {
-			t.Errorf("token %d after %d", next.Token(), lock.Token())
-		}
-	})
-}
-
-func TestSecondReleaseDoesNotFreeTheSuccessor(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		first := acquire(t, c, "a", nil)
-		release(t, first)
-		second := acquire(t, c, "a", nil)
-		release(t, first)
-		if rec := lookup(t, c, "a"); rec.Token != second.Token() {
-			t.Errorf("after a second release of the first: %+v", rec)
+		next := acquire(t, c, "a", nil)
+		release(t, lock)
+		if rec := lookup(t, c, "a"); rec.Token != next.Token() || next.Token() <= lock.Token() {
+			t.Errorf("token %d after %d, and after another release of the first %d", next.Token(), lock.Token(), rec.Token)
 		}
 	})
 }
@@ -64,24 +53,21 @@ func TestSecondReleaseDoesNotFreeTheSuccessor(t *testing.T) {
 func TestTryAcquireTellsWhoHoldsIt(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
-		mine := open(t, store, &holdfast.Config{Holder: "me"})
-		other := open(t, store, &holdfast.Config{Holder: "other"})
+		mine, other := open(t, store, &holdfast.Config{Holder: "me"}), open(t, store, nil)
 		lock := acquire(t, mine, "a", nil)
 		for _, c := range []*holdfast.Client{mine, other} {
-			_, err := c.TryAcquire(ctx, "a", nil)
+			err := failure(c.TryAcquire(ctx, "a", nil))
 			wantErr(t, err, holdfast.ErrHeld)
-			var held *holdfast.HeldError
-			if !errors.As(err, &held) {
-				t.Fatalf("no HeldError: %v", err)
-			}
+			held := heldError(t, err)
 			rec := held.Record
 			if rec.Name != "a" || rec.Holder != "me" || rec.Token != lock.Token() || rec.Remaining <= 0 || rec.Remaining > holdfast.DefaultTTL {
 				t.Errorf("record %+v", rec)
 			}
-			if held.Self != (c == mine) || c == mine != strings.Contains(err.Error(), "this very client, since 2000-01-01T00:00:00Z") {
+			text := err.Error()
+			if held.Self != (c == mine) || c == mine != strings.Contains(text, "this very client, since 2000-01-01T00:00:00Z") {
 				t.Errorf("Self is %v, error %v", held.Self, err)
 			}
-			if errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "held by me") {
+			if errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(text, "held by me") {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -110,80 +96,63 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestReleaseWakesAnotherClientAtOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		a, b := open(t, store, nil), open(t, store, nil)
-		first := acquire(t, a, "a", nil)
-		released := make(chan time.Time, 1)
-		go func() {
-			time.Sleep(10 * time.Second)
-			released <- time.Now()
-			release(t, first)
-		}()
-		acquire(t, b, "a", nil)
-		if late := time.Since(<-released); late > 0 {
-			t.Errorf("woken %v after the release", late)
-		}
-	})
+// A waiter of another Client gets the lock at the release. If the notice is lost, or never sent, it
+// gets it after one pause at most.
+func TestWaiterNeedsNoNotice(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind   string
+		notice faultstore.Fault
+		bound  time.Duration
+	}{
+		"a notice of a queue":          {"queue", nil, 0},
+		"a notice without a queue":     {"no queue", nil, 0},
+		"lost notices of a queue":      {"queue", loseNotice, 5 * time.Second / 3},
+		"lost notices without a queue": {"no queue", loseNotice, 2 * time.Second},
+		"no notices":                   {"no notices", nil, 250 * ms},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := kinds[test.kind](faultstore.Wrap(memstore.New()))
+			store.Set(faultstore.Notice, test.notice)
+			first := acquire(t, open(t, store, nil), "a", nil)
+			var released time.Time
+			time.AfterFunc(20*time.Second+123*ms, func() { released = time.Now(); release(t, first) })
+			acquire(t, open(t, store, nil), "a", nil)
+			if late := time.Since(released); late > test.bound {
+				t.Errorf("taken %v after the release, want at most %v", late, test.bound)
+			}
+		})
+	}
 }
 
-// A notice that is lost, or never sent, costs one pause at most.
-func TestWaiterNeedsNoNotice(t *testing.T) {
-	lost := func(context.Context, faultstore.Op, func()) error { return nil }
-	cases := map[string]struct {
-		store func() driver.Store
-		bound time.Duration
-	}{
-		"lost notices of a queue": {func() driver.Store {
-			s := faultstore.Wrap(memstore.New())
-			s.Set(faultstore.Notice, lost)
-			return s
-		}, 5 * time.Second / 3},
-		"lost notices without a queue": {func() driver.Store {
-			s := faultstore.Wrap(memstore.New()).Unfair()
-			s.Set(faultstore.Notice, lost)
-			return s
-		}, 2 * time.Second},
-		"no notices": {func() driver.Store { return faultstore.Wrap(memstore.New()).Silent() }, 250 * ms},
-	}
-	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				store := test.store()
-				a, b := open(t, store, nil), open(t, store, nil)
-				first := acquire(t, a, "a", nil)
-				released := make(chan time.Time, 1)
-				go func() {
-					time.Sleep(20*time.Second + 123*ms)
-					release(t, first)
-					released <- time.Now()
-				}()
-				acquire(t, b, "a", nil)
-				if late := time.Since(<-released); late > test.bound {
-					t.Errorf("taken %v after the release, want at most %v", late, test.bound)
+// The pauses of a waiter without a notice are as the comment of Backoff describes them.
+func TestPausesOfAWaiter(t *testing.T) {
+	for _, kind := range []string{"no queue", "no notices"} {
+		for _, greatest := range []time.Duration{0, time.Second} {
+			virtualRun(t, kind+" "+greatest.String(), func(t *testing.T, ctx context.Context) {
+				const growing, n = 20, 200
+				store := kinds[kind](faultstore.Wrap(memstore.New()))
+				acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: 24 * time.Hour})
+				c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Max: greatest}})
+				var at []time.Time
+				store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+					at = append(at, time.Now())
+					apply()
+					return nil
+				})
+				o := &holdfast.Options{MaxAttempts: growing + n + 1}
+				wantErr(t, failure(c.Acquire(ctx, "a", o)), holdfast.ErrHeld)
+				var pauses []time.Duration
+				for i := growing; i < len(at)-1; i++ {
+					pauses = append(pauses, at[i+1].Sub(at[i]))
+				}
+				// Jitter draws from the upper half, and 200 draws come close to its ends.
+				least, most, g := slices.Min(pauses), slices.Max(pauses), max(greatest, 250*ms)
+				if least < g/2 || least > g*55/100 || most < g*95/100 || most > g {
+					t.Errorf("the pauses are between %v and %v, want them between %v and %v", least, most, g/2, g)
 				}
 			})
-		})
-	}
-}
-
-// A notice that comes before the reply to the request that made the place is not missed.
-func TestNoticeBeforeTheReply(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store.Store, nil), "a", nil)
-		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			release(t, first)
-			return nil
-		})
-		began := time.Now()
-		acquire(t, c, "a", nil)
-		if late := time.Since(began); late > 0 {
-			t.Errorf("taken %v after the release", late)
 		}
-	})
+	}
 }
 
 func TestWaiterTakesOverAtExpiry(t *testing.T) {
@@ -202,69 +171,51 @@ func TestWaiterTakesOverAtExpiry(t *testing.T) {
 }
 
 func TestWaitIsBounded(t *testing.T) {
-	cases := map[string]struct {
-		options holdfast.Options
-		ctx     time.Duration
-		took    time.Duration
-		errs    []error
+	late := []error{holdfast.ErrHeld, context.DeadlineExceeded}
+	for name, test := range map[string]struct {
+		options   holdfast.Options
+		ctx, took time.Duration
+		errs      []error
 	}{
-		"by Wait":        {holdfast.Options{Wait: 3 * time.Second}, time.Minute, 3 * time.Second, []error{holdfast.ErrHeld, context.DeadlineExceeded}},
-		"by the context": {holdfast.Options{Wait: time.Hour}, 4 * time.Second, 4 * time.Second, []error{holdfast.ErrHeld, context.DeadlineExceeded}},
-		"by MaxAttempts": {holdfast.Options{MaxAttempts: 1}, time.Minute, 0, []error{holdfast.ErrHeld}},
-	}
-	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				store := memstore.New()
-				acquire(t, open(t, store, &holdfast.Config{Holder: "first"}), "a", nil)
-				ctx, cancel := context.WithTimeout(ctx, test.ctx)
-				defer cancel()
-				began := time.Now()
-				_, err := open(t, store, nil).Acquire(ctx, "a", &test.options)
-				wantErr(t, err, test.errs...)
-				if took := time.Since(began); took != test.took {
-					t.Errorf("waited %v, want %v", took, test.took)
-				}
-				if text := err.Error(); !strings.Contains(text, "held by first") || !strings.HasPrefix(text, `holdfast: acquire "a": `) {
-					t.Errorf("error text %q", text)
-				}
-			})
+		"by Wait":        {holdfast.Options{Wait: 3 * time.Second}, time.Minute, 3 * time.Second, late},
+		"by the context": {holdfast.Options{Wait: time.Hour}, 4 * time.Second, 4 * time.Second, late},
+		"by MaxAttempts": {holdfast.Options{MaxAttempts: 1}, time.Minute, 0, late[:1]},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			acquire(t, open(t, store, &holdfast.Config{Holder: "first"}), "a", nil)
+			ctx, cancel := context.WithTimeout(ctx, test.ctx)
+			defer cancel()
+			c := open(t, store, nil)
+			err := within(t, test.took, test.took, func() error { return failure(c.Acquire(ctx, "a", &test.options)) })
+			wantErr(t, err, test.errs...)
+			if text := err.Error(); !strings.Contains(text, "held by first") || !strings.HasPrefix(text, `holdfast: acquire "a": `) {
+				t.Errorf("error text %q", text)
+			}
 		})
 	}
 }
 
+// A waiter that gives up delays nobody, whether it is the head or in the line behind it.
 func TestCancelledWaiterDelaysNobody(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
 		a, b := open(t, store, nil), open(t, store, nil)
 		first := acquire(t, a, "a", nil)
-		var group sync.WaitGroup
 		var cancels []context.CancelFunc
-		for range 5 { // the first of them is the head, the others wait
+		var ended []<-chan error
+		for range 5 {
 			ctx, cancel := context.WithCancel(ctx)
 			cancels = append(cancels, cancel)
-			group.Go(func() {
-				_, err := b.Acquire(ctx, "a", nil)
-				wantErr(t, err, context.Canceled, holdfast.ErrHeld)
-			})
-			synctest.Wait()
+			ended = append(ended, later(func() error { return failure(b.Acquire(ctx, "a", nil)) }))
 		}
-		last := make(chan time.Time, 1)
-		group.Go(func() {
-			acquire(t, b, "a", nil)
-			last <- time.Now()
-		})
-		synctest.Wait()
-		for _, cancel := range cancels {
+		last := startWaiters(t, b, "a", 1)
+		for i, cancel := range cancels {
 			cancel()
-			synctest.Wait()
+			wantErr(t, <-ended[i], context.Canceled, holdfast.ErrHeld)
 		}
-		released := time.Now()
 		release(t, first)
-		group.Wait()
-		if late := (<-last).Sub(released); late > 0 {
-			t.Errorf("the last waiter got the lock %v after the release", late)
-		}
+		noErr(t, within(t, 0, 0, func() error { return (<-last).Err() }))
 	})
 }
 
@@ -275,74 +226,19 @@ func TestCancelledAsHead(t *testing.T) {
 		for range 100 {
 			first := acquire(t, c, "a", nil)
 			limited, cancel := context.WithCancel(ctx)
-			var group sync.WaitGroup
-			group.Go(func() {
-				if lock, err := c.Acquire(limited, "a", nil); err == nil {
+			ended := later(func() error {
+				lock, err := c.Acquire(limited, "a", nil)
+				if err == nil {
 					release(t, lock)
 				}
+				return err
 			})
-			synctest.Wait()
-			group.Go(func() { release(t, acquire(t, c, "a", nil)) })
-			synctest.Wait()
+			next := startWaiters(t, c, "a", 1)
 			cancel()
 			release(t, first)
-			group.Wait()
+			<-ended
+			release(t, <-next)
 		}
-	})
-}
-
-func TestEndedContextAcquiresNothing(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		_, err := c.Acquire(ended, "a", nil)
-		wantErr(t, err, context.Canceled)
-		_, err = c.TryAcquire(ended, "a", nil)
-		wantErr(t, err, context.Canceled)
-		free(t, c, "a")
-	})
-}
-
-func TestInvalidArguments(t *testing.T) {
-	names := map[string]string{
-		"empty": "", "too long": strings.Repeat("x", 256), "NUL": "a\x00b", "newline": "a\nb", "not UTF-8": "a\xffb", "C1 control": "a\u0085b",
-	}
-	options := map[string]holdfast.Options{
-		"TTL negative":      {TTL: -1},
-		"TTL tiny":          {TTL: 1},
-		"TTL of 100 years":  {TTL: 100 * 365 * 24 * time.Hour},
-		"Wait negative":     {Wait: -1},
-		"MaxHold negative":  {MaxHold: -1},
-		"MaxHold too short": {MaxHold: driver.MinTTL - 1},
-		"attempts negative": {MaxAttempts: -1},
-		"metadata too big":  {Metadata: map[string]string{"k": strings.Repeat("v", 1024)}},
-		"metadata key":      {Metadata: map[string]string{"": "v"}},
-		"metadata control":  {Metadata: map[string]string{"k": "\x1b[31m"}},
-	}
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		for what, name := range names {
-			if _, err := c.Acquire(ctx, name, nil); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("name %s: %v", what, err)
-			}
-			if _, err := c.Lookup(ctx, name); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("Lookup of name %s: %v", what, err)
-			}
-		}
-		for what, o := range options {
-			if _, err := c.Acquire(ctx, "a", &o); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		for _, name := range []string{"../../etc", strings.Repeat("é", 127), "🔒", "A", "a"} {
-			if _, err := c.Acquire(ctx, name, nil); err != nil {
-				t.Errorf("name %q: %v", name, err)
-			}
-		}
-		bad := open(t, memstore.New(), &holdfast.Config{Holder: "a\nb"})
-		_, err := bad.Acquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrInvalid)
 	})
 }
 
@@ -359,14 +255,54 @@ func (c *endedLater) Err() error {
 	return context.Canceled
 }
 
-func TestCanceledBeforeTheFirstRequest(t *testing.T) {
+func TestEndedContextAcquiresNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		wantErr(t, failure(c.Acquire(ended, "a", nil)), context.Canceled)
+		wantErr(t, failure(c.TryAcquire(ended, "a", nil)), context.Canceled)
 		time.Sleep(time.Hour)
-		_, err := c.Acquire(&endedLater{Context: ctx}, "a", nil)
+		err := failure(c.Acquire(&endedLater{Context: ctx}, "a", nil))
 		wantErr(t, err, context.Canceled, holdfast.ErrUnavailable)
 		if strings.Contains(err.Error(), "1h") {
 			t.Errorf("%v, though Acquire has just begun", err)
+		}
+		free(t, c, "a")
+	})
+}
+
+func TestInvalidArguments(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		for what, name := range map[string]string{
+			"empty": "", "too long": strings.Repeat("x", 256), "NUL": "a\x00b", "newline": "a\nb",
+			"not UTF-8": "a\xffb", "C1 control": "a\u0085b",
+		} {
+			for _, err := range []error{failure(c.Acquire(ctx, name, nil)), failure(c.Lookup(ctx, name))} {
+				if !errors.Is(err, holdfast.ErrInvalid) {
+					t.Errorf("name %s: %v", what, err)
+				}
+			}
+		}
+		for what, o := range map[string]holdfast.Options{
+			"TTL negative":      {TTL: -1},
+			"TTL tiny":          {TTL: 1},
+			"TTL of 100 years":  {TTL: 100 * 365 * 24 * time.Hour},
+			"Wait negative":     {Wait: -1},
+			"MaxHold negative":  {MaxHold: -1},
+			"MaxHold too short": {MaxHold: driver.MinTTL - 1},
+			"attempts negative": {MaxAttempts: -1},
+			"metadata too big":  {Metadata: map[string]string{"k": strings.Repeat("v", 1024)}},
+			"metadata key":      {Metadata: map[string]string{"": "v"}},
+			"metadata control":  {Metadata: map[string]string{"k": "\x1b[31m"}},
+		} {
+			if _, err := c.Acquire(ctx, "a", &o); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for _, name := range []string{"../../etc", strings.Repeat("é", 127), "🔒", "A", "a"} {
+			acquire(t, c, name, nil)
 		}
 	})
 }

@@ -2,15 +2,19 @@ package holdfast_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/filestore"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -25,22 +29,12 @@ func acquireAll(t *testing.T, c *holdfast.Client, names []string, o *holdfast.Op
 	return set
 }
 
-func releaseAll(t *testing.T, set *holdfast.LockSet) {
-	t.Helper()
-	if err := set.Release(); err != nil {
-		t.Errorf("Release: %v", err)
-	}
-}
-
 func TestAcquireAll(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		set := acquireAll(t, c, abc, nil)
-		if got := set.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
-			t.Errorf("names %v", got)
-		}
-		if !slices.Equal(abc, []string{"b", "c", "a"}) {
-			t.Error("the caller's names were changed")
+		if got := set.Names(); !slices.Equal(got, []string{"a", "b", "c"}) || !slices.Equal(abc, []string{"b", "c", "a"}) {
+			t.Errorf("names %v, and the caller's are %v", got, abc)
 		}
 		tokens := map[string]int64{}
 		for _, name := range abc {
@@ -56,13 +50,11 @@ func TestAcquireAll(t *testing.T) {
 		if left := time.Until(set.Deadline()); left < 15*time.Second || left > 30*time.Second {
 			t.Errorf("%v to the deadline", left)
 		}
-		releaseAll(t, set)
-		releaseAll(t, set)
+		noErr(t, set.Release())
+		noErr(t, set.Release())
 		wantErr(t, set.Err(), holdfast.ErrReleased)
 		wantErr(t, context.Cause(set.Context()), holdfast.ErrReleased)
-		for _, name := range abc {
-			free(t, c, name)
-		}
+		free(t, c, abc...)
 	})
 }
 
@@ -70,34 +62,29 @@ func TestAcquireAllChecksItsArguments(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		for _, names := range [][]string{nil, {"a", "b", "a"}, {"a", ""}} {
-			_, err := c.AcquireAll(ctx, names, nil)
-			wantErr(t, err, holdfast.ErrInvalid)
+			wantErr(t, failure(c.AcquireAll(ctx, names, nil)), holdfast.ErrInvalid)
 		}
-		_, err := c.AcquireAll(ctx, abc, &holdfast.Options{TTL: 1})
-		wantErr(t, err, holdfast.ErrInvalid)
+		for _, o := range []*holdfast.Options{{TTL: 1}, {NoRenew: true}} {
+			wantErr(t, failure(c.AcquireAll(ctx, abc, o)), holdfast.ErrInvalid)
+		}
 		free(t, c, "a")
 	})
 }
 
 func TestTryAcquireAllTakesAllOrNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		for _, network := range []bool{false, true} {
-			c, store := faulty(t, nil)
-			other := open(t, store.Store, nil)
-			if !network {
-				c = open(t, store.Store, nil)
-			}
-			lock := acquire(t, other, "b", nil)
-			_, err := c.TryAcquireAll(ctx, abc, nil)
-			wantErr(t, err, holdfast.ErrHeld)
-			free(t, c, "a")
-			free(t, c, "c")
+		far, store := faulty(t, nil)
+		near := open(t, store.Store, nil)
+		for _, c := range []*holdfast.Client{far, near} {
+			lock := acquire(t, near, "b", nil)
+			wantErr(t, failure(c.TryAcquireAll(ctx, abc, nil)), holdfast.ErrHeld)
+			free(t, c, "a", "c")
 			release(t, lock)
 			set, err := c.TryAcquireAll(ctx, abc, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			releaseAll(t, set)
+			noErr(t, set.Release())
 		}
 	})
 }
@@ -108,24 +95,22 @@ func TestAcquireAllWaitsInOrder(t *testing.T) {
 		store := memstore.New()
 		c, other := open(t, store, nil), open(t, store, nil)
 		lock := acquire(t, other, "b", nil)
-		got := make(chan *holdfast.LockSet)
-		go func() { got <- acquireAll(t, c, abc, nil) }()
-		synctest.Wait()
-		_, err := other.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
+		var set *holdfast.LockSet
+		got := later(func() error { set = acquireAll(t, c, abc, nil); return nil })
+		wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 		greater, err := other.TryAcquire(ctx, "c", nil)
 		if err != nil {
 			t.Fatalf("the greater name is held by one who waits: %v", err)
 		}
 		time.Sleep(time.Minute)
 		release(t, lock)
-		synctest.Wait()
+		waits(t, got)
 		for _, name := range []string{"a", "b"} {
-			_, err := other.TryAcquire(ctx, name, nil)
-			wantErr(t, err, holdfast.ErrHeld)
+			wantErr(t, failure(other.TryAcquire(ctx, name, nil)), holdfast.ErrHeld)
 		}
 		release(t, greater)
-		releaseAll(t, <-got)
+		<-got
+		noErr(t, set.Release())
 	})
 }
 
@@ -138,14 +123,11 @@ func TestAcquireAllHasOneDeadline(t *testing.T) {
 		acquire(t, other, "c", nil)
 		time.AfterFunc(600*ms, func() { a.Release() })
 		time.AfterFunc(900*ms, func() { b.Release() })
-		began := time.Now()
-		_, err := c.AcquireAll(ctx, abc, &holdfast.Options{Wait: time.Second})
+		err := within(t, time.Second, time.Second, func() error {
+			return failure(c.AcquireAll(ctx, abc, &holdfast.Options{Wait: time.Second}))
+		})
 		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("took %v, want 1s", took)
-		}
-		free(t, c, "a")
-		free(t, c, "b")
+		free(t, c, "a", "b")
 	})
 }
 
@@ -155,65 +137,78 @@ func TestAcquireAllRetakesWhatIsLost(t *testing.T) {
 		store := memstore.New()
 		c, other := open(t, store, nil), open(t, store, nil)
 		lock := acquire(t, other, "c", nil)
-		got := make(chan *holdfast.LockSet)
-		go func() { got <- acquireAll(t, c, abc, nil) }()
-		synctest.Wait()
-		before, err := other.Break(ctx, "a", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var set *holdfast.LockSet
+		got := later(func() error { set = acquireAll(t, c, abc, nil); return nil })
+		breakLock(t, other, "a")
 		thief := acquire(t, other, "a", nil)
-		time.Sleep(20 * time.Second) // c has noticed by its renewal
+		time.Sleep(20 * time.Second)
 		release(t, thief)
 		release(t, lock)
-		set := <-got
-		if token := set.Tokens()["a"]; token <= before[0].Token {
-			t.Errorf("token %d, want one after %d", token, before[0].Token)
+		<-got
+		if token := set.Tokens()["a"]; token <= thief.Token() {
+			t.Errorf("token %d, want one after %d", token, thief.Token())
 		}
-		if err := set.Err(); err != nil {
-			t.Error(err)
-		}
-		releaseAll(t, set)
+		noErr(t, set.Err())
+		noErr(t, set.Release())
 	})
 }
 
+// AcquireAll that the store has answered rides out a store that refuses, as Acquire does.
+func TestAcquireAllRidesOutARefusal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := acquire(t, open(t, store.Store, nil), "a", nil)
+		time.AfterFunc(time.Second, func() {
+			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply() // a is granted, then the server restarts
+				store.Set(faultstore.Acquire, faultstore.Refuse)
+				time.AfterFunc(2*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+				return nil
+			})
+			release(t, other)
+		})
+		noErr(t, acquireAll(t, c, []string{"a", "b"}, nil).Release())
+	})
+}
+
+// A set is not held when any of its locks has ended, in whatever way; the others are held until its
+// Release.
 func TestLockSetEndsWithAnyOfItsLocks(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		set := acquireAll(t, c, abc, nil)
-		held := set.Context()
-		if _, err := other.Break(ctx, "b", 0); err != nil {
-			t.Fatal(err)
-		}
-		<-held.Done()
-		wantErr(t, context.Cause(held), holdfast.ErrLost, holdfast.ErrTaken)
-		wantErr(t, set.Err(), holdfast.ErrLost)
-		for _, name := range []string{"a", "c"} { // not before Release
-			_, err := other.TryAcquire(ctx, name, nil)
-			wantErr(t, err, holdfast.ErrHeld)
-		}
-		wantErr(t, set.Release(), holdfast.ErrLost)
-		for _, name := range abc {
-			free(t, c, name)
-		}
-	})
-}
-
-func TestLockSetExpires(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		set := acquireAll(t, c, abc, &holdfast.Options{MaxHold: time.Second})
-		time.Sleep(900 * ms)
-		if err := set.Err(); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(100 * ms)
-		wantErr(t, context.Cause(set.Context()), holdfast.ErrMaxHold)
-		wantErr(t, set.Release(), holdfast.ErrMaxHold)
-		_, err := c.AcquireAll(ctx, abc, &holdfast.Options{NoRenew: true})
-		wantErr(t, err, holdfast.ErrInvalid)
-	})
+	for name, test := range map[string]struct {
+		end  func(t *testing.T, ctx context.Context, c, other *holdfast.Client)
+		want []error
+	}{
+		"broken": {func(t *testing.T, _ context.Context, _, other *holdfast.Client) {
+			breakLock(t, other, "b")
+		}, []error{holdfast.ErrLost, holdfast.ErrTaken}},
+		"expired": {func(*testing.T, context.Context, *holdfast.Client, *holdfast.Client) {
+			time.Sleep(ms)
+		}, []error{holdfast.ErrMaxHold}},
+		"the Do of one": {func(t *testing.T, ctx context.Context, c, _ *holdfast.Client) {
+			noErr(t, c.Locks()[1].Do(ctx, nothing))
+		}, []error{holdfast.ErrReleased}},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			c, other := open(t, store, nil), open(t, store, nil)
+			set := acquireAll(t, c, abc, &holdfast.Options{MaxHold: 20 * time.Second})
+			held := set.Context()
+			time.Sleep(20*time.Second - ms)
+			noErr(t, set.Err())
+			test.end(t, ctx, c, other)
+			synctest.Wait()
+			wantErr(t, context.Cause(held), test.want...)
+			wantErr(t, set.Err(), test.want...)
+			for _, name := range []string{"a", "c"} {
+				wantErr(t, failure(other.TryAcquire(ctx, name, nil)), holdfast.ErrHeld)
+			}
+			if err := set.Release(); name != "the Do of one" {
+				wantErr(t, err, test.want...)
+			}
+			synctest.Wait()
+			free(t, c, abc...)
+		})
+	}
 }
 
 // A reentrant set joins what its Client has, and leaves it alone when it fails.
@@ -224,22 +219,17 @@ func TestReentrantSet(t *testing.T) {
 		re := &holdfast.Options{Reentrant: true}
 		outer := acquire(t, c, "a", re)
 		lock := acquire(t, other, "c", nil)
-		_, err := c.TryAcquireAll(ctx, abc, re)
-		wantErr(t, err, holdfast.ErrHeld)
+		wantErr(t, failure(c.TryAcquireAll(ctx, abc, re)), holdfast.ErrHeld)
 		free(t, c, "b")
-		if err := outer.Err(); err != nil {
-			t.Errorf("the outer lock: %v", err)
-		}
+		noErr(t, outer.Err())
 		release(t, lock)
 		set := acquireAll(t, c, abc, re)
 		if set.Tokens()["a"] != outer.Token() {
 			t.Error("the set did not join the outer lock")
 		}
 		release(t, outer)
-		if err := set.Err(); err != nil {
-			t.Error(err)
-		}
-		releaseAll(t, set)
+		noErr(t, set.Err())
+		noErr(t, set.Release())
 	})
 }
 
@@ -250,48 +240,98 @@ func TestDoAll(t *testing.T) {
 			if set := holdfast.SetFromContext(ctx); set == nil || set.Err() != nil {
 				t.Errorf("set from context: %v", set)
 			}
-			_, err := c.Break(ctx, "b", 0)
-			if err != nil {
-				t.Error(err)
-			}
+			breakLock(t, c, "b")
 			<-ctx.Done()
 			wantErr(t, context.Cause(ctx), holdfast.ErrTaken)
 			return errWork
 		})
 		wantErr(t, err, errWork, holdfast.ErrTaken)
-		for _, name := range abc {
-			free(t, c, name)
-		}
+		free(t, c, abc...)
 		if holdfast.SetFromContext(ctx) != nil {
 			t.Error("a set outside of DoAll")
 		}
-		wantErr(t, c.DoAll(ctx, nil, nil, nil), holdfast.ErrInvalid)
 	})
 }
 
-func TestRandomSets(t *testing.T) {
-	for kind, store := range localStores {
-		t.Run(kind, func(t *testing.T) {
-			s := store(t)
-			two := []*holdfast.Client{open(t, s, nil), open(t, secondStore(t, s), nil)}
-			if n := checkSets(t, 500*ms, two...); n == 0 {
-				t.Error("nobody had a set")
-			}
+// A caller who gives up is not kept waiting, and leaves nothing behind.
+func TestCancelledAcquireAll(t *testing.T) {
+	for _, delay := range []time.Duration{40 * ms, 80 * ms, 180 * ms, 220 * ms, 260 * ms} {
+		virtualRun(t, delay.String(), func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			lock := acquire(t, open(t, store.Store, nil), "b", nil)
+			store.Set(faultstore.Acquire, far(100*ms))
+			store.Set(faultstore.Release, far(100*ms))
+			limited, cancel := context.WithTimeout(ctx, delay)
+			defer cancel()
+			err := within(t, delay, delay+100*ms, func() error { return failure(c.AcquireAll(limited, abc, nil)) })
+			wantErr(t, err, context.DeadlineExceeded)
+			release(t, lock)
+			time.Sleep(time.Second)
+			free(t, c, abc...)
 		})
 	}
 }
 
-// secondStore is a store over the same locks, as if in another process.
-func secondStore(t *testing.T, s driver.Store) driver.Store {
-	t.Helper()
-	first, ok := s.(*filestore.Store)
-	if !ok {
-		return s
-	}
-	second, err := filestore.New(first.Dir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { second.Close() })
-	return second
+func TestClosedWhileASetIsWaitedFor(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		acquire(t, other, "b", nil)
+		failed := later(func() error { return failure(c.AcquireAll(ctx, abc, nil)) })
+		go c.Close()
+		wantErr(t, <-failed, holdfast.ErrClosed)
+		synctest.Wait()
+		free(t, other, "a", "c")
+	})
+}
+
+// Workers of two Clients that take random sets, each in an order of its own, by waiting and by
+// trying, exclude each other, see tokens that rise, and do not get stuck.
+func TestRandomSets(t *testing.T) {
+	const workers, names, size = 8, 10, 5
+	eachLocal(t, func(t *testing.T, s driver.Store) {
+		clients := []*holdfast.Client{open(t, s, nil), open(t, secondStore(t, s), nil)}
+		var held [names]atomic.Bool
+		var tokens [names]int64 // Each is guarded by its lock.
+		var group sync.WaitGroup
+		for i := range workers {
+			group.Go(func() {
+				for range 60 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					call, chosen := clients[i%2].AcquireAll, rand.Perm(names)[:size]
+					if rand.N(4) == 0 {
+						call = clients[i%2].TryAcquireAll
+					}
+					var wanted []string
+					for _, n := range chosen {
+						wanted = append(wanted, fmt.Sprint(n))
+					}
+					set, err := call(ctx, wanted, nil)
+					if ctx.Err() != nil {
+						t.Errorf("a worker is stuck: %v", err)
+					}
+					if err != nil {
+						continue
+					}
+					for _, n := range chosen {
+						token := set.Tokens()[fmt.Sprint(n)]
+						if held[n].Swap(true) || token <= tokens[n] {
+							t.Errorf("name %d with token %d after %d, or held by two", n, token, tokens[n])
+						}
+						tokens[n] = token
+					}
+					noErr(t, set.Err())
+					for _, n := range chosen {
+						held[n].Store(false)
+					}
+					noErr(t, set.Release())
+				}
+			})
+		}
+		group.Wait()
+		for rec, err := range clients[0].List(t.Context(), "") {
+			t.Errorf("left behind: %+v, %v", rec, err)
+		}
+	})
 }

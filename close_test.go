@@ -13,66 +13,40 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
+// Close ends waits and holds, and leaves neither a hold nor a place behind.
 func TestClose(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
 		c, other := holdfast.New(store, nil), open(t, store, nil)
 		lock := acquire(t, c, "a", nil)
 		acquire(t, other, "b", nil)
-		var group sync.WaitGroup
+		var ended []<-chan error
 		for _, name := range []string{"a", "b", "b"} { // a waiter, a head, a waiter
-			group.Go(func() {
-				_, err := c.Acquire(ctx, name, nil)
-				wantErr(t, err, holdfast.ErrClosed)
-			})
+			ended = append(ended, later(func() error { return failure(c.Acquire(ctx, name, nil)) }))
 		}
-		synctest.Wait()
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+		noErr(t, c.Close())
+		for _, e := range ended {
+			wantErr(t, <-e, holdfast.ErrClosed)
 		}
-		group.Wait()
 		wantErr(t, context.Cause(lock.Context()), holdfast.ErrReleased)
 		release(t, lock) // harmless after Close
 		free(t, other, "a")
-		_, err := c.Acquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrClosed)
-		_, err = c.Lookup(ctx, "a")
-		wantErr(t, err, holdfast.ErrClosed)
-		for _, err := range c.List(ctx, "") {
+		if rec := lookup(t, other, "b"); rec.Waiting != 0 {
+			t.Errorf("%d places are left", rec.Waiting)
+		}
+		for _, err := range []error{failure(c.Acquire(ctx, "a", nil)), failure(c.Lookup(ctx, "a")), firstError(ctx, c)} {
 			wantErr(t, err, holdfast.ErrClosed)
 		}
-		if err := c.Close(); err != nil {
-			t.Errorf("second Close: %v", err)
-		}
-	})
-}
-
-func TestReleaseAll(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		var locks []*holdfast.Lock
-		for i := range 300 {
-			locks = append(locks, acquire(t, c, fmt.Sprint(i), nil))
-		}
-		if err := c.ReleaseAll(); err != nil {
-			t.Errorf("ReleaseAll: %v", err)
-		}
-		for _, lock := range locks {
-			wantErr(t, lock.Err(), holdfast.ErrReleased)
-		}
-		for rec, err := range c.List(ctx, "") {
-			t.Errorf("left behind: %+v, %v", rec, err)
-		}
-		acquire(t, c, "1", nil)
+		noErr(t, c.Close())
 	})
 }
 
 // All work has ended before the first lock is free.
-func TestReleaseAllEndsTheWorkFirst(t *testing.T) {
+func TestReleaseAll(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		var locks []*holdfast.Lock
-		for i := range 200 {
+		for i := range 300 {
 			locks = append(locks, acquire(t, c, fmt.Sprint(i), nil))
 		}
 		store.Set(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
@@ -84,9 +58,14 @@ func TestReleaseAllEndsTheWorkFirst(t *testing.T) {
 			apply()
 			return nil
 		})
-		if err := c.ReleaseAll(); err != nil {
-			t.Error(err)
+		noErr(t, c.ReleaseAll())
+		for _, lock := range locks {
+			wantErr(t, lock.Err(), holdfast.ErrReleased)
 		}
+		for rec, err := range c.List(ctx, "") {
+			t.Errorf("left behind: %+v, %v", rec, err)
+		}
+		acquire(t, c, "1", nil)
 	})
 }
 
@@ -95,15 +74,10 @@ func TestCloseOfAHungStoreIsBounded(t *testing.T) {
 		store := faultstore.Wrap(memstore.New())
 		c := holdfast.New(store, nil)
 		acquire(t, c, "a", nil)
-		store.Set(faultstore.Release, faultstore.Hang)
-		store.Set(faultstore.Acquire, faultstore.Hang)
-		go c.Acquire(ctx, "b", nil)
-		synctest.Wait()
-		began := time.Now()
-		wantErr(t, c.Close(), holdfast.ErrUnavailable)
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("Close took %v", took)
-		}
+		setAll(store, faultstore.Hang)
+		ended := later(func() error { return failure(c.Acquire(ctx, "b", nil)) })
+		wantErr(t, within(t, 0, 10*time.Second, c.Close), holdfast.ErrUnavailable)
+		<-ended
 	})
 }
 
@@ -114,12 +88,7 @@ func TestGrantedDuringClose(t *testing.T) {
 		c, other := holdfast.New(store, nil), open(t, store.Store, nil)
 		acquire(t, c, "x", nil) // so that its goroutine runs
 		store.Set(faultstore.Acquire, far(time.Second))
-		failed := make(chan error)
-		go func() {
-			_, err := c.Acquire(ctx, "a", nil)
-			failed <- err
-		}()
-		synctest.Wait()
+		failed := later(func() error { return failure(c.Acquire(ctx, "a", nil)) })
 		go c.Close()
 		wantErr(t, <-failed, holdfast.ErrClosed)
 		synctest.Wait()
@@ -138,10 +107,81 @@ func TestCloseAwaitsAbandonedRequests(t *testing.T) {
 		limited, cancel := context.WithTimeout(ctx, 50*ms)
 		defer cancel()
 		wantErr(t, lock.Extend(limited, time.Minute), context.DeadlineExceeded)
-		_, err := c.Lookup(limited, "a")
-		wantErr(t, err, context.DeadlineExceeded)
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, failure(c.Lookup(limited, "a")), context.DeadlineExceeded)
+		noErr(t, c.Close())
 	}) // fails if a goroutine is left
+}
+
+// Close and ReleaseAll release other locks at once, wait for the work under a lock until the lock's
+// deadline and no longer, and renew nothing meanwhile.
+func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
+	for name, end := range map[string]func(*holdfast.Client) error{
+		"Close": (*holdfast.Client).Close, "ReleaseAll": (*holdfast.Client).ReleaseAll,
+	} {
+		for _, length := range []time.Duration{5 * time.Second, time.Hour} {
+			virtualRun(t, name+"/"+length.String(), func(t *testing.T, ctx context.Context) {
+				store := memstore.New()
+				c, other := open(t, store, nil), open(t, store, nil)
+				acquire(t, c, "idle", nil)
+				result := later(func() error {
+					return c.DoAll(ctx, []string{"a", "b"}, nil, func(context.Context) error {
+						time.Sleep(length) // without regard to its context
+						return nil
+					})
+				})
+				want := min(length, 30*time.Second-302*ms)
+				var group sync.WaitGroup
+				group.Go(func() { noErr(t, within(t, want, want+ms, func() error { return end(c) })) })
+				synctest.Wait()
+				for name, want := range map[string]time.Duration{"idle": 0, "a": want} {
+					group.Go(func() {
+						noErr(t, within(t, want, want+ms, func() error { return failure(other.Acquire(ctx, name, nil)) }))
+					})
+				}
+				group.Wait()
+				wantErr(t, <-result, holdfast.ErrReleased)
+			})
+		}
+	}
+}
+
+// While ReleaseAll waits for work under a lock, the lock is held by this Client, for attempts and for
+// waiters.
+func TestHeldWhileWorkIsAwaited(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		work := func(context.Context) error { time.Sleep(20 * time.Second); return nil }
+		done := later(func() error { return c.Do(ctx, "a", nil, work) })
+		released := later(c.ReleaseAll)
+		err := within(t, 0, 0, func() error { return failure(c.TryAcquire(ctx, "a", nil)) })
+		if !heldError(t, err).Self {
+			t.Errorf("a try: %v", err)
+		}
+		wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})), holdfast.ErrHeld)
+		noErr(t, within(t, 19*time.Second, 19*time.Second, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
+		<-done
+		<-released
+	})
+}
+
+// Work that calls Close itself is let go at the deadline, and work that releases its own lock when
+// Close has begun at once.
+func TestCloseAndTheWorkItself(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		err := within(t, 29*time.Second, 30*time.Second, func() error {
+			return c.Do(ctx, "a", nil, func(context.Context) error { return c.Close() })
+		})
+		wantErr(t, err, holdfast.ErrReleased, holdfast.ErrClosed)
+		c = open(t, memstore.New(), nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour})
+		done := later(func() error {
+			return lock.Do(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return lock.Release()
+			})
+		})
+		noErr(t, within(t, 0, 0, c.Close))
+		<-done
+	})
 }

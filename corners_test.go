@@ -3,9 +3,9 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,308 +16,76 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// A pokeStore lets a test send notices.
-type pokeStore struct {
-	driver.Notifier
-	f func(string, string, int64)
-}
-
-func (s *pokeStore) Notify(f func(string, string, int64)) func() {
-	s.f = f
-	return s.Notifier.Notify(f)
-}
-
-// A lock of NoRenew is not renewed, also if several calls of Extend have failed.
-func TestNoRenewAfterFailedExtends(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
-		store.Set(faultstore.Renew, faultstore.Refuse)
-		_ = lock.Extend(ctx, 10*time.Second)
-		_ = lock.Extend(ctx, 10*time.Second)
-		store.Set(faultstore.Renew, nil)
-		time.Sleep(10*time.Second + ms)
-		wantErr(t, lock.Err(), holdfast.ErrExpired)
-		free(t, c, "a")
-	})
-}
-
-// A notice leads to a look at a lock of NoRenew, which does not prolong it.
-func TestNoRenewAndNotices(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &pokeStore{Notifier: memstore.New()}
-		c := open(t, s, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
-		for range 20 { // connections that drop
-			time.Sleep(3 * time.Second)
-			s.f("", "", 0)
-		}
-		wantErr(t, lock.Err(), holdfast.ErrExpired)
-	})
-}
-
-// A Detached lock is confirmed for its whole TTL, also if an earlier attempt was granted too late.
-func TestDetachedGrantAfterALateOne(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		got := make(chan *holdfast.Lock)
-		store.Once(faultstore.Acquire, func(ctx context.Context, op faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(29800 * ms) // the grant comes after its end, just before the TTL is over
-			return nil
-		})
-		go func() {
-			c := holdfast.New(store, &holdfast.Config{RequestTimeout: time.Minute})
-			t.Cleanup(func() { c.Close() })
-			lock, err := c.Acquire(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, Detached: true})
-			if err != nil {
-				t.Error(err)
-			}
-			got <- lock
-		}()
-		synctest.Wait()
-		go func() {
-			l := acquire(t, other, "a", nil)
-			time.Sleep(time.Second)
-			release(t, l)
-		}()
-		lock := <-got
-		if left := time.Until(lock.Deadline()); left < 20*time.Second {
-			t.Errorf("the hold of a Detached lock with TTL 30s lasts for %v", left)
-		}
-		_ = c
-	})
-}
-
-// Work may release its own lock while Close waits for the work.
-func TestWorkThatReleasesBesideClose(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = lock.Do(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				return lock.Release()
-			})
-		}()
-		synctest.Wait()
-		began := time.Now()
-		_ = c.Close()
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("Close took %v", took)
-		}
-		<-done
-	})
-}
-
-// A caller behind one that has given up in an outage waits for MaxOutage, and not for the TTL of
-// the other.
-func TestLineBehindAHeadThatGaveUp(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-			store.Set(op, faultstore.Hang)
-		}
-		go func() { _, _ = c.Acquire(ctx, "a", &holdfast.Options{TTL: time.Hour, Wait: time.Second}) }()
-		synctest.Wait()
-		began := time.Now()
-		_, err := c.Acquire(ctx, "a", &holdfast.Options{TTL: time.Hour}) // MaxOutage is 10 s
-		wantErr(t, err, holdfast.ErrUnavailable)
-		if took := time.Since(began); took > 30*time.Second {
-			t.Errorf("took %v", took)
-		}
-	})
-}
-
-// An Extend without an answer leaves time for a renewal.
-func TestHungExtendIsNoLoss(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 4 * time.Second})
-		time.Sleep(1300 * ms)
-		store.Once(faultstore.Renew, faultstore.Hang)
-		err := lock.Extend(ctx, 4*time.Second)
-		if errors.Is(err, holdfast.ErrLost) || lock.Err() != nil {
-			t.Errorf("after one lost request: %v, %v", err, lock.Err())
-		}
-	})
-}
-
-// An Adopt that fails beside ReleaseAll leaves the hold of the ticket as it was.
-func TestReleaseAllBesideAdopt(t *testing.T) {
-	store := memstore.New()
-	c := open(t, store, nil)
-	d := open(t, store, nil)
-	stop := make(chan struct{})
+// atOnce calls all functions at the same moment, and returns when they have returned.
+func atOnce(calls ...func()) {
+	start := make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = d.ReleaseAll()
-			}
-		}
-	})
-	bad, n := 0, 0
-	for range 5000 {
-		n++
-		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		ticket, _ := lock.HandOver()
-		lock2, err := d.Adopt(t.Context(), ticket, nil)
-		if err != nil {
-			if _, err := c.Lookup(t.Context(), "a"); err != nil {
-				bad++
-			}
-		} else {
-			_ = lock2.Release()
-		}
-		_, _ = c.Break(t.Context(), "a", 0)
+	for _, call := range calls {
+		group.Go(func() { <-start; call() })
 	}
-	close(stop)
+	close(start)
 	group.Wait()
-	if bad > 0 {
-		t.Errorf("%d of %d failed Adopts have released the hold", bad, n)
+}
+
+// Each end of a hold checks and acts in one step: of two calls at the same moment that give a hold
+// away, or keep its name, one has succeeded, and no other handle of the hold is left then.
+func TestTwoEndsAtOnce(t *testing.T) {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 300
 	}
-}
-
-// The greatest LocalTurn is a turn without an end.
-func TestGreatestLocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{LocalTurn: math.MaxInt64})
-		first := acquire(t, c, "a", nil)
-		locks := startWaiters(t, c, "a", 10)
-		release(t, first)
-		for range 10 {
-			release(t, <-locks)
-		}
-		if n := store.Calls(faultstore.Acquire); n > 3 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
-// A call with MaxAttempts has no place in the queue of the store. It does not hold up the callers
-// of its Client that have one.
-func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		ctx, cancel := context.WithCancel(ctx)
-		var group sync.WaitGroup
-		for range 3 { // They keep the name busy.
-			other := open(t, store, &holdfast.Config{LocalTurn: -1})
-			group.Go(func() {
-				for ctx.Err() == nil {
-					if lock, err := other.Acquire(ctx, "a", nil); err == nil {
-						time.Sleep(100 * ms)
-						_ = lock.Release()
-					}
-				}
-			})
-		}
-		c := open(t, store, nil)
-		time.Sleep(time.Second)
-		group.Go(func() { _, _ = c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: math.MaxInt}) })
-		time.Sleep(10 * ms)
-		lock, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second}) // Its turn comes in 0.3 s.
+	o := &holdfast.Options{Reentrant: true, Detached: true}
+	keep := func(_ *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error) {
+		return nil, lock.ReleaseKeep(time.Hour)
+	}
+	hand := func(c *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error) {
+		ticket, err := lock.HandOver()
 		if err != nil {
-			t.Error(err)
-		} else {
-			release(t, lock)
+			return nil, err
 		}
-		cancel()
-		group.Wait()
-	})
-}
-
-// A caller in the line waits out an outage as it would alone.
-func TestOutageBehindAHead(t *testing.T) {
-	loading := func(context.Context, faultstore.Op, func()) error {
-		return &driver.RetryError{Err: errors.New("loading")}
+		return c.Adopt(context.Background(), ticket, nil)
 	}
-	for _, test := range []struct {
-		name    string
-		waited  time.Duration // before the outage
-		outage  time.Duration
-		failure faultstore.Fault
-		bounded bool // the second caller
-	}{
-		{"just begun", time.Minute, 5 * time.Second, faultstore.Refuse, false},
-		{"announced, with a deadline behind one without", 0, 30 * time.Second, loading, true},
+	type call func(c *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error)
+	for name, calls := range map[string][2]call{
+		"keep, join": {keep, func(c *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error) {
+			return c.TryAcquire(context.Background(), lock.Name(), o)
+		}},
+		"keep, HandOver": {keep, hand},
+		"keep, Release": {keep, func(_ *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error) {
+			return nil, errors.Join(lock.Release(), holdfast.ErrReleased)
+		}},
+		"keep, ReleaseAll": {keep, func(c *holdfast.Client, _ *holdfast.Lock) (*holdfast.Lock, error) {
+			return nil, errors.Join(c.ReleaseAll(), holdfast.ErrReleased)
+		}},
+		"HandOver twice": {hand, hand},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				c, store := faulty(t, &holdfast.Config{LocalTurn: -1})
-				first := acquire(t, c, "a", nil)
-				go func() {
-					if lock, err := c.Acquire(ctx, "a", nil); err == nil {
-						_ = lock.Release()
-					}
-				}()
-				synctest.Wait()
-				got := make(chan error, 1)
-				go func() {
-					o := &holdfast.Options{}
-					if test.bounded {
-						o.Wait = time.Hour
-					}
-					lock, err := c.Acquire(ctx, "a", o)
-					if err == nil {
-						_ = lock.Release()
-					}
-					got <- err
-				}()
-				time.Sleep(test.waited)
-				store.Set(faultstore.Acquire, test.failure)
-				release(t, first)
-				time.Sleep(test.outage)
-				store.Set(faultstore.Acquire, nil)
-				if err := <-got; err != nil {
-					t.Errorf("after an outage of %v: %v", test.outage, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := memstore.New()
+			c, other := open(t, store, nil), open(t, store, nil)
+			for i := range rounds {
+				lock := acquire(t, c, fmt.Sprint("n", i), o)
+				var errs [2]error
+				var locks [2]*holdfast.Lock
+				run := func(i int) func() { return func() { locks[i], errs[i] = calls[i](c, lock) } }
+				atOnce(run(0), run(1))
+				switch kept := errs[0] == nil && locks[0] == nil; {
+				case errs[0] == nil && errs[1] == nil && (locks[1] == nil || locks[1].Err() == nil):
+					t.Fatalf("round %d: both have succeeded", i)
+				case name == "HandOver twice" && errs[0] != nil && errs[1] != nil,
+					errs[0] != nil && locks[1] != nil && locks[1].Err() != nil:
+					t.Fatalf("round %d: both have failed: %v", i, errs)
+				case kept && !errors.Is(failure(other.TryAcquire(t.Context(), lock.Name(), nil)), holdfast.ErrHeld):
+					t.Fatalf("round %d: the name is kept, and free", i)
 				}
-			})
+				for _, l := range append(locks[:], lock) {
+					if l != nil {
+						_ = l.Release()
+					}
+				}
+			}
 		})
 	}
-}
-
-// A single refused request fails none of those that wait.
-func TestRefusedRequestBehindAHead(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, c, "a", nil)
-		errs := make(chan error, 10)
-		for range 10 {
-			go func() {
-				lock, err := c.Acquire(ctx, "a", nil)
-				if errs <- err; err == nil {
-					_ = lock.Release()
-				}
-			}()
-		}
-		time.Sleep(11 * time.Second)
-		store.Once(faultstore.Acquire, faultstore.Refuse)
-		release(t, first)
-		for range 10 {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
-// A refusal after a request without an answer is part of the same outage.
-func TestHungThenRefused(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, faultstore.Hang)
-		store.Set(faultstore.Renew, faultstore.Refuse)
-		time.AfterFunc(6*time.Second, func() { store.Set(faultstore.Acquire, nil); store.Set(faultstore.Renew, nil) })
-		release(t, acquire(t, c, "a", nil))
-	})
 }
 
 // A handle that was released hands nothing over, also at the same moment.
@@ -326,11 +94,8 @@ func TestHandOverBesideRelease(t *testing.T) {
 	o := &holdfast.Options{Detached: true, Reentrant: true}
 	for range 2000 {
 		a, b := acquire(t, c, "a", o), acquire(t, c, "a", o)
-		var group sync.WaitGroup
 		var err error
-		group.Go(func() { _, err = a.HandOver() })
-		group.Go(func() { _ = a.Release() })
-		group.Wait()
+		atOnce(func() { err = failure(a.HandOver()) }, func() { _ = a.Release() })
 		if err == nil {
 			t.Fatal("a handle handed over the lock of another")
 		}
@@ -338,42 +103,28 @@ func TestHandOverBesideRelease(t *testing.T) {
 	}
 }
 
-// A Detached lock that MaxHold has ended is released.
-func TestDetachedMaxHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 24 * time.Hour, Detached: true, MaxHold: time.Minute})
-		time.Sleep(2 * time.Minute)
-		wantErr(t, lock.Release(), holdfast.ErrMaxHold)
-		synctest.Wait()
-		free(t, c, "a")
-	})
-}
-
-// The greatest RequestTimeout bounds nothing.
-func TestGreatestRequestTimeout(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{RequestTimeout: math.MaxInt64})
-		lock := acquire(t, c, "a", nil)
-		store.Once(faultstore.Release, faultstore.Refuse)
-		release(t, lock)
-	})
-}
-
-// An Extend whose ctx has ended sends nothing.
-func TestExtendWithAnEndedContext(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", nil)
-		over, cancel := context.WithTimeout(ctx, ms)
-		defer cancel()
-		<-over.Done()
-		wantErr(t, lock.Extend(over, time.Minute), context.DeadlineExceeded)
-		if n := store.Calls(faultstore.Renew); n > 0 {
-			t.Errorf("%d requests", n)
+// An Adopt that fails beside ReleaseAll leaves the hold of the ticket as it was.
+func TestReleaseAllBesideAdopt(t *testing.T) {
+	store := memstore.New()
+	c, d := open(t, store, nil), open(t, store, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			_ = d.ReleaseAll()
 		}
-		release(t, lock)
 	})
+	for range 5000 {
+		ticket := given(t, c, "a", holdfast.Options{})
+		if lock, err := d.Adopt(ctx, ticket, nil); err == nil {
+			_ = lock.Release()
+		} else if _, lookupErr := c.Lookup(ctx, "a"); lookupErr != nil {
+			t.Errorf("Adopt has failed with %v, and released the hold", err)
+		}
+		_, _ = c.Break(ctx, "a", 0)
+	}
+	cancel()
+	group.Wait()
 }
 
 // A Release beside Close passes the lock on to nobody.
@@ -409,142 +160,91 @@ func TestNothingIsHeldAfterClose(t *testing.T) {
 	}
 }
 
-// A reentrant call joins no hold whose time is over, also if the scheduler has not noticed that.
-func TestJoinAfterASuspend(t *testing.T) {
-	var suspended atomic.Int64
-	defer holdfast.SetBootClock(func() time.Duration {
-		return time.Since(time.Time{}) + time.Duration(suspended.Load())
-	})()
+// A waiter with long pauses makes all its attempts.
+func TestManyLongPauses(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		o := &holdfast.Options{Reentrant: true}
-		acquire(t, c, "a", o)
-		suspended.Store(int64(time.Hour))
-		if lock, err := c.TryAcquire(ctx, "a", o); err == nil && lock.Err() != nil {
-			t.Errorf("TryAcquire has returned a lock that is not held: %v", lock.Err())
+		store := faultstore.Wrap(memstore.New()).Silent()
+		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
+		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 20 * time.Second}})
+		wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 60})), holdfast.ErrHeld)
+		if n := store.Calls(faultstore.Acquire); n != 60 {
+			t.Errorf("%d attempts, want 60", n)
 		}
 	})
 }
 
-// A place becomes a hold by a notice with its own token within its time, and by no other.
-func TestNoticesThatGrantNothing(t *testing.T) {
-	for name, poke := range map[string]func(s *pokeStore, store *faultstore.Store, owner string, token int64){
-		"another token": func(s *pokeStore, _ *faultstore.Store, owner string, token int64) {
-			s.f("a", owner, token+1)
-		},
-		"after the end of the place": func(s *pokeStore, store *faultstore.Store, owner string, token int64) {
-			store.Set(faultstore.Renew, faultstore.Refuse)
-			time.Sleep(6 * time.Second)
-			s.f("a", owner, token)
-			store.Set(faultstore.Renew, nil)
-		},
+// The greatest RequestTimeout bounds nothing.
+func TestGreatestRequestTimeout(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{RequestTimeout: math.MaxInt64})
+		lock := acquire(t, c, "a", nil)
+		store.Once(faultstore.Release, faultstore.Refuse)
+		release(t, lock)
+	})
+}
+
+// No duration is too long or too short for the arithmetic: each is used, or refused with ErrInvalid.
+func TestDurationsOfAllSizes(t *testing.T) {
+	sizes := []time.Duration{math.MinInt64, -1, 1, driver.MinTTL, driver.MaxTTL, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64}
+	for name, set := range map[string]func(*holdfast.Config, *holdfast.Options, time.Duration){
+		"TTL":            func(_ *holdfast.Config, o *holdfast.Options, d time.Duration) { o.TTL = d },
+		"Wait":           func(_ *holdfast.Config, o *holdfast.Options, d time.Duration) { o.Wait = d },
+		"MaxHold":        func(_ *holdfast.Config, o *holdfast.Options, d time.Duration) { o.MaxHold = d },
+		"Config.TTL":     func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.TTL = d },
+		"RequestTimeout": func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.RequestTimeout = d },
+		"MaxOutage":      func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.MaxOutage = d },
+		"LocalTurn":      func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.LocalTurn = d },
+		"Backoff.Min":    func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.Backoff.Min = d },
+		"Backoff.Max":    func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.Backoff.Max = d },
+		"both":           func(c *holdfast.Config, _ *holdfast.Options, d time.Duration) { c.Backoff.Min, c.Backoff.Max = d, d },
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				var owner string
-				var token int64
-				store := faultstore.Wrap(memstore.New())
-				s := &pokeStore{Notifier: &spyStore{Notifier: store, seen: func(req driver.Request, res driver.Result) {
-					owner, token = req.Owner, res.Token
-				}}}
-				first := acquire(t, open(t, store.Store, nil), "a", nil)
-				c := open(t, s, nil)
-				got := make(chan *holdfast.Lock, 1)
-				go func() { got <- acquire(t, c, "a", nil) }()
-				synctest.Wait()
-				poke(s, store, owner, token)
-				synctest.Wait()
-				select {
-				case <-got:
-					t.Error("granted while another has the lock")
-				default:
-				}
-				release(t, first)
-				release(t, <-got)
-			})
-		})
+		for _, d := range sizes {
+			for _, silent := range []bool{false, true} {
+				virtualRun(t, fmt.Sprint(name, " ", int64(d), " ", silent), func(t *testing.T, ctx context.Context) {
+					config, o, store := holdfast.Config{}, holdfast.Options{}, faultstore.Wrap(memstore.New())
+					if silent {
+						store.Silent()
+					}
+					set(&config, &o, d)
+					useDuration(t, ctx, closedAtLast(t, store, holdfast.New(store, &config)), store, &o, d)
+				})
+			}
+		}
 	}
 }
 
-// A spyStore reports the answers to Acquire.
-type spyStore struct {
-	driver.Notifier
-	seen func(driver.Request, driver.Result)
-}
-
-func (s *spyStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	res, err := s.Notifier.Acquire(ctx, req)
-	s.seen(req, res)
-	return res, err
-}
-
-// A notice for a hold that has ended leads to no request.
-func TestNoticeAfterTheEnd(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		s := &pokeStore{Notifier: store}
-		c := open(t, s, nil)
-		lock := acquire(t, c, "a", nil)
-		store.Once(faultstore.Release, faultstore.Hang)
-		go func() { _ = lock.Release() }()
-		synctest.Wait()
-		s.f("a", "", 0)
-		synctest.Wait()
-		if n := store.Calls(faultstore.Renew); n > 0 {
-			t.Errorf("%d renewals", n)
+// useDuration acquires, waits, extends and releases, in an outage too.
+func useDuration(t *testing.T, ctx context.Context, c *holdfast.Client, store *faultstore.Store, o *holdfast.Options, d time.Duration) {
+	lock, err := c.Acquire(ctx, "a", o)
+	if err != nil {
+		if !errors.Is(err, holdfast.ErrInvalid) && (d <= 0 || d >= driver.MinTTL) {
+			t.Errorf("Acquire: %v", err)
 		}
-		time.Sleep(time.Minute)
-	})
-}
-
-// A release goes on until the store cannot have the lock any more, by the steps of its clock.
-func TestReleaseLastsForTheGrain(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.NewCoarse(10 * time.Second))
-		c := open(t, store, &holdfast.Config{MaxOutage: time.Hour})
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Minute})
-		store.Set(faultstore.Release, faultstore.Refuse)
-		wantErr(t, lock.Release(), holdfast.ErrUnavailable)
-		time.Sleep(65 * time.Second)
-		n := store.Calls(faultstore.Release)
-		time.Sleep(3 * time.Second)
-		if store.Calls(faultstore.Release) == n {
-			t.Error("it has stopped before the end of the grain")
-		}
-		store.Set(faultstore.Release, nil)
-		time.Sleep(time.Second)
-		free(t, c, "a")
-	})
-}
-
-// A store that announces a long outage is tried again each second.
-func TestAnnouncedOutageThatEndsEarly(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
-			return &driver.RetryError{Err: errors.New("loading"), After: time.Hour}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			if lock, err := c.Acquire(ctx, "a", o); err == nil {
+				_ = lock.Release()
+			} else if !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("a waiter: %v", err)
+			}
 		})
-		time.AfterFunc(5*time.Second, func() { store.Set(faultstore.Acquire, nil) })
-		began := time.Now()
-		release(t, acquire(t, c, "a", nil))
-		if took := time.Since(began); took > 7*time.Second {
-			t.Errorf("took %v", took)
-		}
-	})
-}
-
-// Each caller waits for Config.MaxOutage, also one that comes late in an outage.
-func TestCallerLateInAnOutage(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		shared := &holdfast.Options{Shared: true}
-		defer release(t, acquire(t, c, "a", shared))
-		store.Set(faultstore.Acquire, faultstore.Refuse)
-		first := make(chan error, 1)
-		go func() { _, err := c.Acquire(ctx, "a", shared); first <- err }()
-		time.Sleep(9 * time.Second)
-		time.AfterFunc(5*time.Second, func() { store.Set(faultstore.Acquire, nil) })
-		release(t, acquire(t, c, "a", shared))
-		wantErr(t, <-first, holdfast.ErrUnavailable)
-	})
+	}
+	synctest.Wait()
+	err = lock.Extend(ctx, d)
+	if err != nil && !errors.Is(err, holdfast.ErrInvalid) && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Errorf("Extend: %v", err)
+	}
+	time.Sleep(time.Minute)
+	store.Set(faultstore.Acquire, faultstore.Refuse)
+	store.Set(faultstore.Release, faultstore.Refuse)
+	time.AfterFunc(time.Minute, func() { setAll(store, nil) })
+	if err := lock.ReleaseKeep(d); errors.Is(err, holdfast.ErrInvalid) {
+		_ = lock.Release()
+	}
+	group.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -13,67 +14,84 @@ import (
 
 var errWork = errors.New("work failed")
 
+func nothing(context.Context) error { return nil }
+
+// Each way to run work under a lock gives it the lock, returns its error as it is, and frees the lock,
+// also if the work panics. Close does not wait for work that has panicked.
 func TestDo(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		err := c.Do(ctx, "a", nil, func(ctx context.Context) error {
-			lock := holdfast.FromContext(ctx)
-			if lock == nil || lock.Name() != "a" || lock.Err() != nil {
-				t.Errorf("lock from context: %v", lock)
+	for name, do := range map[string]func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error{
+		"Do": func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error {
+			return c.Do(ctx, "a", nil, work)
+		},
+		"TryDo": func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error {
+			return c.TryDo(ctx, "a", nil, work)
+		},
+		"Lock.Do": func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error {
+			lock, err := c.Acquire(ctx, "a", nil)
+			if err != nil {
+				return err
 			}
-			_, err := c.TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrHeld)
-			return errWork
-		})
-		if err != errWork {
-			t.Errorf("Do returned %v, want the error of the work as it is", err)
-		}
-		free(t, c, "a")
-		if err := c.Do(ctx, "a", nil, func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
-		if holdfast.FromContext(ctx) != nil {
-			t.Error("a lock outside of Do")
-		}
-	})
-}
-
-func TestDoReleasesAfterAPanic(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		func() {
-			defer func() {
-				if r := recover(); r != "boom" {
-					t.Errorf("recovered %v", r)
+			return lock.Do(ctx, work)
+		},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c := open(t, memstore.New(), nil)
+			for _, result := range []error{nil, errWork} {
+				err := do(ctx, c, func(ctx context.Context) error {
+					if lock := holdfast.FromContext(ctx); lock == nil || lock.Name() != "a" || lock.Err() != nil {
+						t.Errorf("lock from context: %v", lock)
+					}
+					wantErr(t, within(t, 0, 0, func() error { return c.TryDo(ctx, "a", nil, nothing) }), holdfast.ErrHeld)
+					return result
+				})
+				if err != result {
+					t.Errorf("%v, want the error of the work as it is", err)
 				}
+				free(t, c, "a")
+			}
+			if holdfast.FromContext(ctx) != nil {
+				t.Error("a lock outside of Do")
+			}
+			func() {
+				defer func() {
+					if r := recover(); r != "boom" {
+						t.Errorf("recovered %v", r)
+					}
+				}()
+				_ = do(ctx, c, func(context.Context) error { panic("boom") })
 			}()
-			_ = c.Do(ctx, "a", nil, func(context.Context) error { panic("boom") })
-		}()
-		free(t, c, "a")
-	})
+			free(t, c, "a")
+			noErr(t, within(t, 0, 0, c.Close))
+		})
+	}
 }
 
-func TestDoEndsTheWorkWhenTheLockIsLost(t *testing.T) {
+func TestDoValue(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		for _, result := range []error{nil, errWork} {
-			err := c.Do(ctx, "a", nil, func(ctx context.Context) error {
-				if _, err := other.Break(ctx, "a", 0); err != nil {
-					t.Error(err)
-				}
-				<-ctx.Done()
-				wantErr(t, context.Cause(ctx), holdfast.ErrLost)
-				return result
+		c := open(t, memstore.New(), nil)
+		ran := 0
+		do := func(o *holdfast.Options, work func(context.Context) error) (int, error) {
+			return holdfast.DoValue(ctx, c, "a", o, func(ctx context.Context) (int, error) {
+				ran++
+				return 5, work(ctx)
 			})
-			wantErr(t, err, holdfast.ErrLost, holdfast.ErrTaken)
-			if result != nil {
-				wantErr(t, err, result)
-			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("error of two lines: %v", err)
-			}
 		}
+		if value, err := do(nil, nothing); value != 5 || err != nil {
+			t.Errorf("%d, %v", value, err)
+		}
+		if value, err := do(nil, func(context.Context) error { return errWork }); value != 5 || err != errWork {
+			t.Errorf("%d, %v, want what the work has returned", value, err)
+		}
+		value, err := do(nil, func(ctx context.Context) error { return failure(c.Break(ctx, "a", 0)) })
+		if wantErr(t, err, holdfast.ErrLost); value != 5 {
+			t.Errorf("%d, want what the work has returned", value)
+		}
+		lock := acquire(t, c, "a", nil)
+		value, err = do(&holdfast.Options{Wait: time.Second}, nothing)
+		if wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded); value != 0 || ran != 3 {
+			t.Errorf("%d of work that was not run, %d runs", value, ran)
+		}
+		release(t, lock)
 	})
 }
 
@@ -94,8 +112,7 @@ func TestDoEndsTheWorkWithTheCaller(t *testing.T) {
 	})
 }
 
-// The Lock's own context does not end with the ctx of Acquire, and carries its
-// values.
+// The Lock's own context does not end with the ctx of Acquire, and carries its values.
 func TestLockContextOutlivesTheAcquire(t *testing.T) {
 	type key struct{}
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -106,9 +123,7 @@ func TestLockContextOutlivesTheAcquire(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		if err := lock.Context().Err(); err != nil {
-			t.Errorf("ended with the ctx of Acquire: %v", err)
-		}
+		noErr(t, lock.Context().Err())
 		if lock.Context().Value(key{}) != "value" {
 			t.Error("the value is gone")
 		}
@@ -117,30 +132,94 @@ func TestLockContextOutlivesTheAcquire(t *testing.T) {
 	})
 }
 
-// Work under a lock that is there already has the lock in its context, and is
-// told at once if it is lost; the lock is free afterwards.
-func TestDoUnderAnAcquiredLock(t *testing.T) {
+// An endOfHold is a way in which a hold ends before its work.
+type endOfHold struct {
+	end  func(ctx context.Context, c *holdfast.Client, lock *holdfast.Lock)
+	want error
+}
+
+var endsOfHolds = map[string]endOfHold{
+	"released": {func(_ context.Context, _ *holdfast.Client, lock *holdfast.Lock) { _ = lock.Release() }, holdfast.ErrReleased},
+	"handed over": {func(_ context.Context, _ *holdfast.Client, lock *holdfast.Lock) {
+		_, _ = lock.HandOver()
+	}, holdfast.ErrHandedOver},
+	"broken": {func(ctx context.Context, c *holdfast.Client, _ *holdfast.Lock) {
+		_, _ = c.Break(ctx, "a", 0)
+	}, holdfast.ErrTaken},
+	"expired": {func(context.Context, *holdfast.Client, *holdfast.Lock) { time.Sleep(10 * time.Second) }, holdfast.ErrExpired},
+	"MaxHold": {func(context.Context, *holdfast.Client, *holdfast.Lock) { time.Sleep(9 * time.Second) }, holdfast.ErrMaxHold},
+}
+
+// ofEnd returns the options of a hold that ends in this way.
+func (e endOfHold) options() *holdfast.Options {
+	o := &holdfast.Options{Detached: true, NoRenew: true, TTL: 10 * time.Second}
+	if e.want == holdfast.ErrMaxHold {
+		o.MaxHold = 8 * time.Second
+	}
+	return o
+}
+
+// Do does not run work under a lock that is over, in whatever way, and says why.
+func TestDoUnderALockThatIsOver(t *testing.T) {
+	endings := map[string]endOfHold{
+		"ReleaseAll": {func(_ context.Context, c *holdfast.Client, _ *holdfast.Lock) { _ = c.ReleaseAll() }, holdfast.ErrReleased},
+		"closed":     {func(_ context.Context, c *holdfast.Client, _ *holdfast.Lock) { _ = c.Close() }, holdfast.ErrClosed},
+		"already done": {func(ctx context.Context, _ *holdfast.Client, lock *holdfast.Lock) {
+			_ = lock.Do(ctx, nothing)
+		}, holdfast.ErrReleased},
+	}
+	for name, e := range endsOfHolds {
+		endings[name] = e
+	}
+	for name, e := range endings {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c := open(t, memstore.New(), nil)
+			lock := acquire(t, c, "a", e.options())
+			e.end(ctx, c, lock)
+			err := lock.Do(ctx, func(context.Context) error {
+				t.Error("the work was run")
+				return nil
+			})
+			wantErr(t, err, e.want)
+		})
+	}
+}
+
+// The context of work ends with its lock, whatever ended that, and Do reports it in one line, beside
+// the error of the work.
+func TestDoReportsWhatEndedIt(t *testing.T) {
+	for name, e := range endsOfHolds {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c := open(t, memstore.New(), nil)
+			for _, result := range []error{nil, errWork} {
+				err := c.Do(ctx, "a", e.options(), func(ctx context.Context) error {
+					e.end(ctx, c, holdfast.FromContext(ctx))
+					synctest.Wait()
+					wantErr(t, context.Cause(ctx), e.want)
+					return result
+				})
+				wantErr(t, err, e.want)
+				if text := err.Error(); !strings.Contains(text, `"a"`) || strings.Contains(text, "\n") {
+					t.Errorf("%q: the error does not name the lock, or has two lines", text)
+				}
+				if result != nil {
+					wantErr(t, err, result)
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
+}
+
+// A second Do is refused while work runs under the lock, and does not end it.
+func TestDoTwiceAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		lock := acquire(t, c, "a", nil)
-		if err := lock.Do(ctx, func(ctx context.Context) error {
-			if holdfast.FromContext(ctx) != lock || lock.Err() != nil {
-				t.Error("another lock, or none")
-			}
-			return errWork
-		}); err != errWork {
-			t.Errorf("Do returned %v, want the error of the work as it is", err)
-		}
+		noErr(t, lock.Do(ctx, func(ctx context.Context) error {
+			wantErr(t, lock.Do(ctx, nothing), holdfast.ErrInvalid)
+			return ctx.Err()
+		}))
 		free(t, c, "a")
-
-		lost := acquire(t, c, "a", nil)
-		if _, err := c.Break(ctx, "a", 0); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, lost.Do(ctx, func(ctx context.Context) error {
-			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), holdfast.ErrLost)
-			return nil
-		}), holdfast.ErrLost)
 	})
 }

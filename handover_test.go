@@ -2,23 +2,33 @@ package holdfast_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
+
+func handOver(t *testing.T, lock *holdfast.Lock) holdfast.Ticket {
+	t.Helper()
+	ticket, err := lock.HandOver()
+	if err != nil {
+		t.Fatalf("HandOver: %v", err)
+	}
+	return ticket
+}
 
 // given acquires a lock and hands it over.
 func given(t *testing.T, c *holdfast.Client, name string, o holdfast.Options) holdfast.Ticket {
 	t.Helper()
 	o.Detached = true
-	ticket, err := acquire(t, c, name, &o).HandOver()
-	if err != nil {
-		t.Fatalf("HandOver: %v", err)
-	}
-	return ticket
+	return handOver(t, acquire(t, c, name, &o))
 }
 
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket, o *holdfast.Options) *holdfast.Lock {
@@ -30,97 +40,75 @@ func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket, o *holdfast
 	return lock
 }
 
-// The one holder of a lock is followed by another, in another process.
+// The one holder of a lock is followed by another, in another process; shared ones alike.
 func TestHandOver(t *testing.T) {
-	for kind, store := range localStores {
-		t.Run(kind, func(t *testing.T) {
-			s := store(t)
+	eachLocal(t, func(t *testing.T, s driver.Store) {
+		for _, o := range []holdfast.Options{{}, {Shared: true}} {
 			first, second := holdfast.New(s, nil), open(t, secondStore(t, s), nil)
-			lock := acquire(t, first, "a", &holdfast.Options{Detached: true, Metadata: map[string]string{"k": "v"}})
-			ticket, err := lock.HandOver()
-			if err != nil {
-				t.Fatal(err)
-			}
+			o.Detached, o.Metadata = true, map[string]string{"k": "v"}
+			lock := acquire(t, first, "a", &o)
+			ticket := handOver(t, lock)
 			wantErr(t, lock.Err(), holdfast.ErrHandedOver)
 			wantErr(t, context.Cause(lock.Context()), holdfast.ErrHandedOver)
 			release(t, lock)
 			if _, err := lock.HandOver(); err == nil {
 				t.Error("it was handed over twice")
 			}
-			if err := first.Close(); err != nil {
-				t.Error(err)
-			}
-			if kind == "file" { // a memory store is its locks
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			}
-			_, err = second.TryAcquire(t.Context(), "a", nil)
-			wantErr(t, err, holdfast.ErrHeld)
+			noErr(t, first.Close())
+			wantErr(t, failure(second.TryAcquire(t.Context(), "a", nil)), holdfast.ErrHeld)
 			next := adopt(t, second, ticket, nil)
 			if next.Name() != "a" || next.Token() != lock.Token() || next.Holder() != first.Holder() || next.Metadata()["k"] != "v" {
 				t.Errorf("adopted: %q, token %d, holder %q, metadata %v", next.Name(), next.Token(), next.Holder(), next.Metadata())
 			}
 			release(t, next)
 			free(t, second, "a")
-		})
-	}
-}
-
-// An adopted lock is held like any other.
-func TestAdoptedLock(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		first, second := open(t, store, nil), open(t, store, nil)
-		lock := adopt(t, second, given(t, first, "a", holdfast.Options{}), nil)
-		time.Sleep(time.Hour)
-		if err := lock.Err(); err != nil {
-			t.Errorf("it is not renewed: %v", err)
 		}
-		if err := lock.Extend(ctx, time.Hour); err != nil {
-			t.Error(err)
-		}
-		if err := second.ReleaseAll(); err != nil {
-			t.Error(err)
-		}
-		wantErr(t, lock.Err(), holdfast.ErrReleased)
-		free(t, first, "a")
-
-		lock = adopt(t, second, given(t, first, "a", holdfast.Options{}), nil)
-		if _, err := second.Break(ctx, "a", 0); err != nil {
-			t.Error(err)
-		}
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-
-		lock = adopt(t, second, given(t, first, "a", holdfast.Options{}), &holdfast.Options{NoRenew: true, TTL: time.Minute})
-		if left := time.Until(lock.Deadline()); left > time.Minute || left < 59*time.Second {
-			t.Errorf("%v to the deadline", left)
-		}
-		time.Sleep(time.Minute)
-		wantErr(t, lock.Err(), holdfast.ErrExpired)
 	})
 }
 
-// Neither a waiter of the same Client nor the one who is about to adopt is in the
-// other's way.
+// An adopted lock is held like any other, beside a waiter of the same Client. Its deadline counts from
+// the moment before its renewal was sent.
 func TestAdoptBesideAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		first, second := open(t, store, nil), open(t, store, nil)
-		ticket := given(t, first, "a", holdfast.Options{})
-		next := startWaiters(t, second, "a", 1)
+		second, store := faulty(t, nil)
+		first := open(t, store.Store, nil)
+		ticket := given(t, first, "a", holdfast.Options{TTL: time.Minute})
+		next := startWaiters(t, second, "a", 2)
+		store.Once(faultstore.Renew, far(2*time.Second))
 		lock := adopt(t, second, ticket, nil)
+		if left := time.Until(lock.Deadline()); left > 58*time.Second || left < 56*time.Second {
+			t.Errorf("%v to the deadline after 2s on the way", left)
+		}
 		time.Sleep(time.Hour)
+		noErr(t, lock.Err()) // It is renewed.
+		noErr(t, lock.Extend(ctx, time.Hour))
 		release(t, lock)
 		successor := <-next
 		if successor.Token() <= lock.Token() {
 			t.Errorf("token %d after %d", successor.Token(), lock.Token())
 		}
+		for end, want := range map[string]error{
+			"ReleaseAll": holdfast.ErrReleased, "Break": holdfast.ErrTaken, "expiry": holdfast.ErrExpired,
+		} {
+			lock := adopt(t, second, given(t, first, end, holdfast.Options{}), &holdfast.Options{NoRenew: true, TTL: time.Minute})
+			if left := time.Until(lock.Deadline()); left > time.Minute || left < 59*time.Second {
+				t.Errorf("%v to the deadline", left)
+			}
+			switch end {
+			case "ReleaseAll":
+				noErr(t, second.ReleaseAll())
+				<-next
+			case "Break":
+				breakLock(t, second, end)
+			default:
+				time.Sleep(time.Minute)
+			}
+			wantErr(t, lock.Err(), want)
+		}
 	})
 }
 
-// Requests of an acquisition that come back late do not free what was handed
-// over meanwhile.
+// Requests of an acquisition that come back late do not free what was handed over meanwhile.
 func TestLateAnswerAfterAHandOver(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		first, store := faulty(t, nil)
@@ -132,9 +120,7 @@ func TestLateAnswerAfterAHandOver(t *testing.T) {
 		})
 		lock := adopt(t, second, given(t, first, "a", holdfast.Options{}), nil)
 		time.Sleep(time.Minute)
-		if err := lock.Err(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, lock.Err())
 		release(t, lock)
 	})
 }
@@ -143,60 +129,141 @@ func TestAdoptOverAFailingStore(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		ticket := given(t, c, "a", holdfast.Options{})
+		call := func() error { return failure(c.Adopt(ctx, ticket, nil)) }
 		store.Set(faultstore.Renew, faultstore.LoseReply)
-		began := time.Now()
-		_, err := c.Adopt(ctx, ticket, nil)
-		wantErr(t, err, holdfast.ErrUnavailable)
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("took %v", took)
-		}
+		wantErr(t, within(t, 10*time.Second, 20*time.Second, call), holdfast.ErrUnavailable)
 		limited, cancel := context.WithTimeout(ctx, 50*ms)
 		defer cancel()
 		store.Set(faultstore.Renew, faultstore.Hang)
-		_, err = c.Adopt(limited, ticket, nil)
-		wantErr(t, err, context.DeadlineExceeded)
-
-		store.Once(faultstore.Renew, far(2*time.Second))
-		lock := adopt(t, c, ticket, nil)
-		if left := time.Until(lock.Deadline()); left > 30*time.Second {
-			t.Errorf("%v to the deadline", left)
-		}
-		release(t, lock)
+		wantErr(t, failure(c.Adopt(limited, ticket, nil)), context.DeadlineExceeded)
+		store.Set(faultstore.Renew, nil)
+		release(t, adopt(t, c, ticket, nil))
 		free(t, c, "a")
 	})
 }
 
-// The deadline counts from the moment before the renewal was sent.
-func TestDeadlineOfAnAdoptedLock(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		ticket := given(t, c, "a", holdfast.Options{TTL: time.Minute})
-		store.Once(faultstore.Renew, far(2*time.Second))
-		if left := time.Until(adopt(t, c, ticket, nil).Deadline()); left > 58*time.Second || left < 56*time.Second {
-			t.Errorf("%v to the deadline after 2s on the way", left)
-		}
-	})
-}
-
-// A ticket is not out before the renewals under way are answered: one that arrived
-// after the adoption could prolong the hold beyond what its adopter knows.
+// A ticket is not out before the renewals under way are answered: one that arrived after the adoption
+// could prolong the hold beyond what its adopter knows.
 func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		renewed := false
-		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			time.Sleep(2 * time.Second)
-			apply()
-			renewed = true
-			return nil
-		})
+		store.Once(faultstore.Renew, far(4*time.Second))
 		time.Sleep(10*time.Second + ms)
-		if _, err := lock.HandOver(); err != nil {
-			t.Fatal(err)
+		noErr(t, within(t, 3*time.Second, 4*time.Second, func() error { return failure(lock.HandOver()) }))
+	})
+}
+
+// reprint changes what is in a ticket.
+func reprint(t *testing.T, ticket holdfast.Ticket, change func(map[string]any)) holdfast.Ticket {
+	t.Helper()
+	mark, code, _ := strings.Cut(string(ticket), ".")
+	data, err := base64.RawURLEncoding.DecodeString(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := map[string]any{}
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&text); err != nil {
+		t.Fatal(err)
+	}
+	change(text)
+	if data, err = json.Marshal(text); err != nil {
+		t.Fatal(err)
+	}
+	return holdfast.Ticket(mark + "." + base64.RawURLEncoding.EncodeToString(data))
+}
+
+// A ticket whose hold is over, or that has another token, is refused and does nothing to a successor.
+func TestStaleTicket(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket){
+		"released": func(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) {
+			other := reprint(t, ticket, func(text map[string]any) { text["token"] = 7 })
+			wantErr(t, failure(c.Adopt(t.Context(), other, nil)), holdfast.ErrNotHeld)
+			release(t, adopt(t, c, ticket, nil))
+		},
+		"expired": func(*testing.T, *holdfast.Client, holdfast.Ticket) { time.Sleep(31 * time.Second) },
+		"broken":  func(t *testing.T, c *holdfast.Client, _ holdfast.Ticket) { breakLock(t, c, "a") },
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			c, other := open(t, store, nil), open(t, store, nil)
+			ticket := given(t, c, "a", holdfast.Options{})
+			end(t, c, ticket)
+			wantErr(t, failure(c.Adopt(ctx, ticket, nil)), holdfast.ErrNotHeld)
+			free(t, c, "a")
+			successor := acquire(t, other, "a", nil)
+			wantErr(t, failure(c.Adopt(ctx, ticket, nil)), holdfast.ErrNotHeld)
+			time.Sleep(time.Minute)
+			noErr(t, successor.Err())
+		})
+	}
+}
+
+func TestNoTicket(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), &holdfast.Config{Prefix: "x:"})
+		whole := given(t, c, "a", holdfast.Options{})
+		with := func(field string, value any) holdfast.Ticket {
+			return reprint(t, whole, func(text map[string]any) { text[field] = value })
 		}
-		if !renewed {
-			t.Error("the ticket was handed out while a renewal was under way")
+		for name, ticket := range map[string]holdfast.Ticket{
+			"empty":         "",
+			"other text":    "ticket",
+			"other version": "holdfast2." + whole[len("holdfast1."):],
+			"cut short":     whole[:len(whole)-3],
+			"no name":       with("name", ""),
+			"no owner":      with("owner", ""),
+			"other prefix":  with("name", "a"),
+			"no more":       with("name", "x:"),
+			"no TTL":        with("ttl_ns", -1),
+			"no time":       with("left_ns", -1),
+		} {
+			if err := failure(c.Adopt(ctx, ticket, nil)); err == nil {
+				t.Errorf("%s: it was adopted", name)
+			} else {
+				wantErr(t, err, holdfast.ErrInvalid)
+			}
+		}
+		var log logText
+		log.logger().Info("given", "ticket", whole, "no", holdfast.Ticket("x"))
+		if strings.Contains(log.String(), string(whole)) || !strings.Contains(log.String(), "ticket for x:a") {
+			t.Errorf("logged: %s", log.String())
+		}
+		err := failure(c.Adopt(ctx, reprint(t, with("ttl_ns", 1), func(text map[string]any) { text["owner"] = "secret" }), nil))
+		if strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("the error shows the secret: %v", err)
+		}
+		if lock := adopt(t, c, whole, nil); lock.Name() != "a" {
+			t.Errorf("name %q", lock.Name())
+		}
+	})
+}
+
+func TestTicketsNeedADetachedLockThatIsHeld(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := spyOn(memstore.New())
+		c := open(t, store, nil)
+		lock := acquire(t, c, "a", nil)
+		wantErr(t, failure(lock.HandOver()), holdfast.ErrInvalid)
+		noErr(t, lock.Err())
+		release(t, lock)
+
+		o := &holdfast.Options{Detached: true, Reentrant: true, MaxHold: time.Minute}
+		lock = acquire(t, c, "a", o)
+		inner := acquire(t, c, "a", o)
+		wantErr(t, failure(lock.HandOver()), holdfast.ErrInvalid)
+		release(t, inner)
+		time.Sleep(time.Minute)
+		wantErr(t, failure(lock.HandOver()), holdfast.ErrLost)
+		wantErr(t, lock.Release(), holdfast.ErrLost)
+
+		lock = acquire(t, c, "b", o)
+		release(t, lock)
+		wantErr(t, failure(lock.HandOver()), holdfast.ErrReleased)
+		if store.acquired[0].Detached || !store.acquired[1].Detached {
+			t.Errorf("of the store was requested: %+v", store.acquired)
 		}
 	})
 }

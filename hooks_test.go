@@ -1,15 +1,12 @@
 package holdfast_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +19,11 @@ import (
 
 func TestLog(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		var text bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c, store := faulty(t, &holdfast.Config{Logger: logger})
+		var text logText
+		c, store := faulty(t, &holdfast.Config{Logger: text.logger()})
 		release(t, acquire(t, c, "a", nil))
 		lock := acquire(t, c, "b", nil)
-		if _, err := store.Break(ctx, "b", 0); err != nil {
-			t.Fatal(err)
-		}
+		breakLock(t, store, "b")
 		<-lock.Context().Done()
 		synctest.Wait()
 		for _, want := range []string{
@@ -67,18 +61,12 @@ func TestEventsOfEachWay(t *testing.T) {
 			release(t, second)
 		}, []string{"acquire a", "acquired token", "acquire a", "joined token", "released token held 1s"}},
 		"kept by ReleaseKeep": {func(t *testing.T, _ context.Context, s setting) {
-			if err := acquire(t, s.c, "a", nil).ReleaseKeep(time.Minute); err != nil {
-				t.Error(err)
-			}
+			noErr(t, acquire(t, s.c, "a", nil).ReleaseKeep(time.Minute))
 		}, []string{"acquire a", "acquired token", "kept token left 1m0s"}},
 		"handed over and adopted": {func(t *testing.T, _ context.Context, s setting) {
-			ticket, err := acquire(t, s.c, "a", &holdfast.Options{Detached: true}).HandOver()
-			if err != nil {
-				t.Fatal(err)
-			}
+			ticket := given(t, s.c, "a", holdfast.Options{})
 			release(t, adopt(t, s.c, ticket, nil))
-			_, err = s.c.Adopt(t.Context(), ticket, nil)
-			wantErr(t, err, holdfast.ErrNotHeld)
+			wantErr(t, failure(s.c.Adopt(t.Context(), ticket, nil)), holdfast.ErrNotHeld)
 		}, []string{
 			"acquire a", "acquired token", "handed over token", "adopt a", "acquired token", "released token",
 			"adopt a", "failed: ErrNotHeld",
@@ -90,20 +78,17 @@ func TestEventsOfEachWay(t *testing.T) {
 		}, []string{"acquire a", "waiting for other", "waited 1s", "acquired token took 1s", "released token"}},
 		"refused at once": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.other, "a", nil)
-			_, err := s.c.TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrHeld)
+			wantErr(t, failure(s.c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 			release(t, lock)
 		}, []string{"try a", "refused: ErrHeld"}},
 		"refused after a wait": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.other, "a", nil)
-			_, err := s.c.Acquire(ctx, "a", wait)
-			wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+			wantErr(t, failure(s.c.Acquire(ctx, "a", wait)), holdfast.ErrHeld, context.DeadlineExceeded)
 			release(t, lock)
 		}, []string{"acquire a", "waiting for other", "waited 1s: ErrHeld", "refused took 1s: ErrHeld"}},
 		"refused in the queue of the Client": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", nil)
-			_, err := s.c.Acquire(ctx, "a", wait)
-			wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
+			wantErr(t, failure(s.c.Acquire(ctx, "a", wait)), holdfast.ErrHeld, context.DeadlineExceeded)
 			release(t, lock)
 		}, []string{
 			"acquire a", "acquired token", "acquire a", "waiting for me", "waited 1s: ErrHeld", "refused took 1s: ErrHeld",
@@ -111,22 +96,19 @@ func TestEventsOfEachWay(t *testing.T) {
 		}},
 		"failed": {func(t *testing.T, ctx context.Context, s setting) {
 			s.store.Set(faultstore.Acquire, faultstore.Refuse)
-			_, err := s.c.TryAcquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrUnavailable)
+			wantErr(t, failure(s.c.TryAcquire(ctx, "a", nil)), holdfast.ErrUnavailable)
 		}, []string{"try a", "failed: ErrUnavailable"}},
 		"failed during a wait": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.other, "a", nil)
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Second, func() { _ = s.c.Close() })
-			_, err := s.c.Acquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrClosed)
+			wantErr(t, failure(s.c.Acquire(ctx, "a", nil)), holdfast.ErrClosed)
 			cancel()
 			release(t, lock)
 		}, []string{"acquire a", "waiting for other", "waited 1s: ErrClosed", "failed took 1s: ErrClosed"}},
 		"failed after Close": {func(t *testing.T, ctx context.Context, s setting) {
 			_ = s.c.Close()
-			_, err := s.c.Acquire(ctx, "a", nil)
-			wantErr(t, err, holdfast.ErrClosed)
+			wantErr(t, failure(s.c.Acquire(ctx, "a", nil)), holdfast.ErrClosed)
 		}, nil},
 		"in doubt and lost": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", &holdfast.Options{NoRenew: true})
@@ -140,9 +122,7 @@ func TestEventsOfEachWay(t *testing.T) {
 		"extended": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", &holdfast.Options{NoRenew: true})
 			for range 2 { // The deadline is that of the hour both times.
-				if err := lock.Extend(ctx, time.Hour); err != nil {
-					t.Error(err)
-				}
+				noErr(t, lock.Extend(ctx, time.Hour))
 			}
 			release(t, lock)
 		}, []string{
@@ -155,16 +135,12 @@ func TestEventsOfEachWay(t *testing.T) {
 		}, []string{"acquire a", "acquired token", "lost token held 1s: ErrMaxHold"}},
 		"broken": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", nil)
-			if _, err := s.c.Break(ctx, "a", 0); err != nil {
-				t.Error(err)
-			}
+			breakLock(t, s.c, "a")
 			wantErr(t, lock.Release(), holdfast.ErrTaken)
 		}, []string{"acquire a", "acquired token", "lost token: ErrTaken"}},
 		"lost, as its release shows": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.c, "a", nil)
-			if _, err := s.other.Break(ctx, "a", 0); err != nil {
-				t.Error(err)
-			}
+			breakLock(t, s.other, "a")
 			wantErr(t, lock.Release(), holdfast.ErrTaken)
 		}, []string{"acquire a", "acquired token", "lost token: ErrTaken"}},
 		"not confirmed": {func(t *testing.T, ctx context.Context, s setting) {
@@ -174,47 +150,43 @@ func TestEventsOfEachWay(t *testing.T) {
 		}, []string{"acquire a", "acquired token", "released token held 6s took 6s: ErrUnavailable"}},
 		"all or none": {func(t *testing.T, ctx context.Context, s setting) {
 			lock := acquire(t, s.other, "b", nil)
-			_, err := s.c.TryAcquireAll(ctx, []string{"a", "b"}, nil)
-			wantErr(t, err, holdfast.ErrHeld)
+			wantErr(t, failure(s.c.TryAcquireAll(ctx, []string{"a", "b"}, nil)), holdfast.ErrHeld)
 			release(t, lock)
 		}, []string{"acquired token", "refused: ErrHeld", "released token", "try a", "try b"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				var mu sync.Mutex
-				var got []string
-				note := func(text string) {
-					mu.Lock()
-					defer mu.Unlock()
-					got = append(got, text)
-				}
-				s := setting{store: faultstore.Wrap(memstore.New())}
-				s.c = holdfast.New(s.store, &holdfast.Config{
-					Holder: "me", Prefix: "p/", LocalTurn: -1,
-					Hooks: holdfast.Hooks{
-						Start: func(ctx context.Context, s holdfast.Start) context.Context {
-							note(s.Op + " " + s.Name)
-							return ctx
-						},
-						Event: func(_ context.Context, e holdfast.Event) {
-							if e.Kind != holdfast.EventRequest {
-								note(eventText(e))
-							}
-						},
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			var mu sync.Mutex
+			var got []string
+			note := func(text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, text)
+			}
+			s := setting{store: faultstore.Wrap(memstore.New())}
+			s.c = holdfast.New(s.store, &holdfast.Config{
+				Holder: "me", Prefix: "p/", LocalTurn: -1,
+				Hooks: holdfast.Hooks{
+					Start: func(ctx context.Context, s holdfast.Start) context.Context {
+						note(s.Op + " " + s.Name)
+						return ctx
 					},
-				})
-				s.other = open(t, s.store.Store, &holdfast.Config{Holder: "other", Prefix: "p/"})
-				way.do(t, ctx, s)
-				s.store.Set(faultstore.Release, nil)
-				s.store.Set(faultstore.Acquire, nil)
-				_ = s.c.Close()
-				if name == "all or none" { // its attempts are concurrent
-					slices.Sort(got)
-				}
-				if !slices.Equal(got, way.want) {
-					t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(way.want, "\n"))
-				}
+					Event: func(_ context.Context, e holdfast.Event) {
+						if e.Kind != holdfast.EventRequest {
+							note(eventText(e))
+						}
+					},
+				},
 			})
+			s.other = open(t, s.store.Store, &holdfast.Config{Holder: "other", Prefix: "p/"})
+			way.do(t, ctx, s)
+			setAll(s.store, nil)
+			_ = s.c.Close()
+			if name == "all or none" { // its attempts are concurrent
+				slices.Sort(got)
+			}
+			if !slices.Equal(got, way.want) {
+				t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(way.want, "\n"))
+			}
 		})
 	}
 }
@@ -263,36 +235,32 @@ func eventText(e holdfast.Event) string {
 // Close returns after the hook for a loss that another goroutine has found, and for a release that
 // another goroutine makes.
 func TestCloseWaitsForHooks(t *testing.T) {
-	for name, end := range map[string]func(lock *holdfast.Lock, suspend func()){
-		"loss": func(lock *holdfast.Lock, suspend func()) {
-			suspend() // No timer has found the loss.
+	for name, end := range map[string]func(lock *holdfast.Lock, suspend func(time.Duration)){
+		"loss": func(lock *holdfast.Lock, suspend func(time.Duration)) {
+			suspend(time.Hour) // No timer has found the loss.
 			_ = lock.Err()
 		},
-		"release": func(lock *holdfast.Lock, _ func()) { _ = lock.Release() },
+		"release": func(lock *holdfast.Lock, _ func(time.Duration)) { _ = lock.Release() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				var suspended, ended atomic.Int64
-				began := time.Now()
-				t.Cleanup(holdfast.SetBootClock(func() time.Duration { return time.Since(began) + time.Duration(suspended.Load()) }))
-				in := make(chan struct{}, 1)
-				c := holdfast.New(faultstore.Wrap(memstore.New()), &holdfast.Config{Hooks: holdfast.Hooks{
-					Event: func(_ context.Context, e holdfast.Event) {
-						if e.Kind == holdfast.EventLost || e.Kind == holdfast.EventReleased {
-							in <- struct{}{}
-							time.Sleep(time.Hour)
-							ended.Add(1)
-						}
-					},
-				}})
-				lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
-				go end(lock, func() { suspended.Store(int64(time.Hour)) })
-				<-in
-				_ = c.Close()
-				if ended.Load() != 1 {
-					t.Error("Close has not waited for the hook")
-				}
-			})
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			suspend := suspendable(t)
+			in, ended := make(chan struct{}, 1), false
+			c := holdfast.New(faultstore.Wrap(memstore.New()), &holdfast.Config{Hooks: holdfast.Hooks{
+				Event: func(_ context.Context, e holdfast.Event) {
+					if e.Kind == holdfast.EventLost || e.Kind == holdfast.EventReleased {
+						in <- struct{}{}
+						time.Sleep(time.Hour)
+						ended = true
+					}
+				},
+			}})
+			lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
+			go end(lock, suspend)
+			<-in
+			_ = c.Close()
+			if !ended {
+				t.Error("Close has not waited for the hook")
+			}
 		})
 	}
 }
@@ -302,8 +270,10 @@ func TestCloseWaitsForHooks(t *testing.T) {
 func TestContextOfStart(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		type key struct{ n int }
-		add := func(n int) func(context.Context, holdfast.Start) context.Context {
-			return func(ctx context.Context, _ holdfast.Start) context.Context { return context.WithValue(ctx, key{n}, n) }
+		add := func(n int) holdfast.Hooks {
+			return holdfast.Hooks{Start: func(ctx context.Context, _ holdfast.Start) context.Context {
+				return context.WithValue(ctx, key{n}, n)
+			}}
 		}
 		check := func(what string, ctx context.Context) {
 			if ctx.Value(key{1}) != 1 || ctx.Value(key{2}) != 2 {
@@ -317,7 +287,7 @@ func TestContextOfStart(t *testing.T) {
 			return nil
 		})
 		c := open(t, store, &holdfast.Config{Hooks: holdfast.JoinHooks(
-			holdfast.Hooks{}, holdfast.Hooks{Start: add(1)}, holdfast.Hooks{Start: add(2)},
+			holdfast.Hooks{}, add(1), add(2), holdfast.OnEvent(holdfast.EventLost, nil),
 			holdfast.Hooks{Event: func(ctx context.Context, e holdfast.Event) {
 				if e.Op == "" || e.Op == "acquire" {
 					check(e.Kind.String(), ctx)
@@ -326,24 +296,14 @@ func TestContextOfStart(t *testing.T) {
 		)})
 		lock := acquire(t, c, "a", &holdfast.Options{Wait: time.Minute, Detached: true, NoRenew: true})
 		check("Lock.Context", lock.Context())
-		ticket, err := lock.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock = adopt(t, c, ticket, nil)
+		lock = adopt(t, c, handOver(t, lock), nil)
 		check("Lock.Context after Adopt", lock.Context())
 		release(t, lock)
-		check("Lock.Context of a set", acquireSet(t, c).Context())
+		set := acquireAll(t, c, abc, nil)
+		check("Lock.Context of a set", c.Locks()[0].Context())
+		breakLock(t, c, "a") // OnEvent without a function is not called.
+		_ = set.Release()
 	})
-}
-
-func acquireSet(t *testing.T, c *holdfast.Client) *holdfast.Lock {
-	set, err := c.AcquireAll(t.Context(), []string{"a"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = set.Release() })
-	return c.Locks()[0]
 }
 
 // Requests are reported with their outcome: that a lock is held or free is an answer.
@@ -353,21 +313,16 @@ func TestRequestEvents(t *testing.T) {
 		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRequest, func(e holdfast.Event) {
 			got = append(got, fmt.Sprint(e.Op, " ", e.Took, " ", e.Err != nil))
 		})})
-		_, err := c.Lookup(ctx, "a")
-		wantErr(t, err, holdfast.ErrNotHeld)
+		free(t, c, "a")
 		other := acquire(t, open(t, store.Store, nil), "a", nil)
-		_, err = c.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
+		wantErr(t, failure(c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 		release(t, other)
 		lock := acquire(t, c, "a", nil)
-		if err := lock.Extend(ctx, time.Minute); err != nil {
-			t.Error(err)
-		}
+		noErr(t, lock.Extend(ctx, time.Minute))
 		store.Once(faultstore.Renew, faultstore.Hang)
 		wantErr(t, lock.Extend(ctx, time.Minute), holdfast.ErrUnavailable)
 		release(t, lock)
-		_, err = c.Break(ctx, "a", 0)
-		wantErr(t, err, holdfast.ErrNotHeld)
+		wantErr(t, failure(c.Break(ctx, "a", 0)), holdfast.ErrNotHeld)
 		want := []string{
 			"lookup 0s false", "acquire 0s false", "acquire 0s false", "renew 0s false", "renew 3s true", "release 0s false",
 			"break 0s false",
@@ -378,36 +333,30 @@ func TestRequestEvents(t *testing.T) {
 	})
 }
 
-func TestOnEventWithoutFunction(t *testing.T) {
-	if h := holdfast.OnEvent(holdfast.EventLost, nil); h.Event != nil {
-		t.Error("there is a function, which would panic when a lock is lost")
-	}
-}
-
 // A slow hook delays its own lock, and costs no other one.
 func TestSlowHookCostsNoOtherLock(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		const n = 100
-		c, _ := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { time.Sleep(50 * time.Millisecond) })})
+		slow := holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { time.Sleep(50 * ms) })
+		c, _ := faulty(t, &holdfast.Config{Hooks: slow})
 		var locks []*holdfast.Lock
-		for i := range n {
+		for i := range 100 {
 			locks = append(locks, acquire(t, c, fmt.Sprint("n", i), &holdfast.Options{TTL: 3 * time.Second}))
 		}
 		time.Sleep(10 * time.Second)
 		for _, lock := range locks {
-			if err := lock.Err(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, lock.Err())
 		}
 	})
 }
 
 // A record is one line in a log.
 func TestRecordAsText(t *testing.T) {
-	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * time.Millisecond, Limit: 4, Waiting: 3}
+	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * ms, Limit: 4, Waiting: 3}
 	for _, c := range []struct{ got, want string }{
 		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left, 3 waiting`},
 		{holdfast.Record{Name: "x", Kept: true, Limit: driver.Shared}.String(), `"x" kept after its release, shared`},
+		{holdfast.Record{}.String(), "no hold"},
+		{holdfast.Record{Name: "a"}.String(), `"a" held by an unknown holder`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b"}}).Error(), `held by b`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared}}).Error(), `held by b (shared)`},
 		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by b (limit 5), this very client`},

@@ -2,7 +2,7 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,67 +15,20 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// A tokenLog checks that the tokens of one name rise, and that its holds exclude each other.
-type tokenLog struct {
-	t     *testing.T
-	mu    sync.Mutex
-	held  bool
-	last  int64
-	holds int
-}
-
-func (l *tokenLog) begin(token int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held {
-		l.t.Error("two holders at once")
-	}
-	if token <= l.last {
-		l.t.Errorf("token %d after %d", token, l.last)
-	}
-	l.held, l.last = true, token
-	l.holds++
-}
-
-func (l *tokenLog) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = false
-}
-
-// Goroutines of several Clients hold one lock in turn: each hold has a token above all before it,
-// although most are granted without a request.
-func TestTokensRiseInLocalTurns(t *testing.T) {
-	t.Parallel()
-	perGoroutine := 2000
-	if testing.Short() {
-		perGoroutine = 200
-	}
-	store := faultstore.Wrap(memstore.New())
-	log := tokenLog{t: t}
+// busy has goroutines of a Client hold a lock again and again, each time for hold, until ctx ends.
+func busy(t *testing.T, ctx context.Context, c *holdfast.Client, hold time.Duration) *sync.WaitGroup {
 	var group sync.WaitGroup
-	for range 3 {
-		c := open(t, store, nil)
-		for range 8 {
-			group.Go(func() {
-				for range perGoroutine {
-					lock, err := c.Acquire(t.Context(), "a", nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					log.begin(lock.Token())
-					log.end()
+	for range 4 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if lock, err := c.Acquire(ctx, "a", nil); err == nil {
+					time.Sleep(hold)
 					release(t, lock)
 				}
-			})
-		}
+			}
+		})
 	}
-	group.Wait()
-	requests := store.Calls(faultstore.Acquire)
-	if log.holds != 3*8*perGoroutine || requests > log.holds/2 {
-		t.Errorf("%d holds and %d requests", log.holds, requests)
-	}
+	return &group
 }
 
 // A turn ends: LocalTurn and one hold after a grant at the latest, the store has the lock back,
@@ -97,17 +50,12 @@ func TestLocalTurnEnds(t *testing.T) {
 				apply()
 				return nil
 			})
-			var group sync.WaitGroup
-			for range 4 {
-				group.Go(func() {
-					for range 200 {
-						lock := acquire(t, c, "a", nil)
-						time.Sleep(hold)
-						release(t, lock)
-					}
-				})
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			busy(t, ctx, c, hold).Wait()
+			if n := store.Calls(faultstore.Release); n < 10 {
+				t.Errorf("%d releases", n)
 			}
-			group.Wait()
 		})
 	}
 }
@@ -118,26 +66,11 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	for _, hold := range []time.Duration{100 * time.Microsecond, ms, 7 * ms} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
 			store := memstore.New()
-			busy, other := open(t, store, nil), open(t, store, nil)
-			ctx, cancel := context.WithCancel(ctx)
-			var group sync.WaitGroup
-			for range 4 {
-				group.Go(func() {
-					for ctx.Err() == nil {
-						lock, err := busy.Acquire(ctx, "a", nil)
-						if err == nil {
-							time.Sleep(hold)
-							release(t, lock)
-						}
-					}
-				})
-			}
+			other := open(t, store, nil)
+			busyCtx, cancel := context.WithCancel(ctx)
+			group := busy(t, busyCtx, open(t, store, nil), hold)
 			for range 20 {
-				began := time.Now()
-				release(t, acquire(t, other, "a", nil))
-				if took := time.Since(began); took > 10*ms+hold {
-					t.Errorf("holds of %v: another client has waited %v", hold, took)
-				}
+				noErr(t, within(t, 0, 10*ms+hold, func() error { return other.Do(ctx, "a", nil, nothing) }))
 				time.Sleep(20 * ms)
 			}
 			cancel()
@@ -151,14 +84,18 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ...*holdfast.Options) {
 	t.Helper()
 	first := acquire(t, c, "a", nil)
+	last := first.Token()
+	var held atomic.Bool
 	var group sync.WaitGroup
-	log := tokenLog{t: t}
 	for _, o := range options {
 		group.Go(func() {
 			lock := acquire(t, c, "a", o)
-			log.begin(lock.Token())
+			if held.Swap(true) || lock.Token() <= last {
+				t.Errorf("token %d after %d, or two holders at once", lock.Token(), last)
+			}
+			last = lock.Token()
 			time.Sleep(hold)
-			log.end()
+			held.Store(false)
 			release(t, lock)
 		})
 		synctest.Wait()
@@ -170,45 +107,44 @@ func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ..
 // Only holds with the same plain options are passed on, within the turn and the tokens of the store.
 func TestWhatIsPassedOn(t *testing.T) {
 	plain := &holdfast.Options{}
-	many := make([]*holdfast.Options, 2*driver.MaxTokens+1)
-	for _, c := range []struct {
-		what     string
-		config   holdfast.Config
-		store    driver.Store
-		hold     time.Duration
+	three, four := []*holdfast.Options{plain, plain, plain}, []*holdfast.Options{plain, plain, plain, plain}
+	between := func(o holdfast.Options) []*holdfast.Options { return []*holdfast.Options{plain, &o, plain} }
+	with := func(value string) *holdfast.Options {
+		return &holdfast.Options{Metadata: map[string]string{"k": value}}
+	}
+	for what, c := range map[string]struct {
 		options  []*holdfast.Options
 		requests int
+		turn     time.Duration // Config.LocalTurn
+		hold     time.Duration
 	}{
-		{what: "plain options", options: []*holdfast.Options{plain, plain, plain, plain}, requests: 1},
-		{what: "end of the turn", hold: 5 * ms, options: []*holdfast.Options{plain, plain, plain, plain}, requests: 2},
-		{what: "end of the tokens", options: many, requests: 3},
-		{what: "a store of single tokens", store: singleToken{memstore.New()}, options: []*holdfast.Options{plain, plain, plain}, requests: 3},
-		{what: "LocalTurn 1s", config: holdfast.Config{LocalTurn: time.Second}, hold: 5 * ms,
-			options: []*holdfast.Options{plain, plain, plain, plain}, requests: 1},
-		{what: "LocalTurn off", config: holdfast.Config{LocalTurn: -1}, options: []*holdfast.Options{plain, plain, plain}, requests: 3},
-		{what: "another TTL", options: []*holdfast.Options{plain, {TTL: time.Hour}, plain}, requests: 3},
-		{what: "the same metadata", requests: 1, options: []*holdfast.Options{
-			{Metadata: map[string]string{"k": "v"}}, {Metadata: map[string]string{"k": "v"}}}},
-		{what: "other metadata", requests: 2, options: []*holdfast.Options{
-			{Metadata: map[string]string{"k": "v"}}, {Metadata: map[string]string{"k": "w"}}}},
-		{what: "MaxHold", options: []*holdfast.Options{plain, {MaxHold: time.Second}, plain}, requests: 3},
-		{what: "NoRenew", options: []*holdfast.Options{plain, {NoRenew: true}, plain}, requests: 3},
-		{what: "Reentrant", options: []*holdfast.Options{plain, {Reentrant: true}, plain}, requests: 3},
-		{what: "Detached", options: []*holdfast.Options{plain, {Detached: true}, plain}, requests: 3},
+		"plain options":            {four, 1, 0, 0},
+		"end of the turn":          {four, 2, 0, 5 * ms},
+		"end of the tokens":        {make([]*holdfast.Options, 2*driver.MaxTokens+1), 3, 0, 0},
+		"a store of single tokens": {three, 3, 0, 0},
+		"LocalTurn 1s":             {four, 1, time.Second, 5 * ms},
+		"the greatest LocalTurn":   {four, 1, math.MaxInt64, time.Second},
+		"LocalTurn off":            {three, 3, -1, 0},
+		"another TTL":              {between(holdfast.Options{TTL: time.Hour}), 3, 0, 0},
+		"the same metadata":        {[]*holdfast.Options{with("v"), with("v")}, 1, 0, 0},
+		"other metadata":           {[]*holdfast.Options{with("v"), with("w")}, 2, 0, 0},
+		"MaxHold":                  {between(holdfast.Options{MaxHold: time.Second}), 3, 0, 0},
+		"NoRenew":                  {between(holdfast.Options{NoRenew: true}), 3, 0, 0},
+		"Reentrant":                {between(holdfast.Options{Reentrant: true}), 3, 0, 0},
+		"Detached":                 {between(holdfast.Options{Detached: true}), 3, 0, 0},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			virtual(t, func(t *testing.T, _ context.Context) {
-				if c.store == nil {
-					c.store = memstore.New()
-				}
-				store := faultstore.Wrap(c.store)
-				client := open(t, store, &c.config)
-				holdInTurn(t, client, c.hold, c.options...)
-				if requests := store.Calls(faultstore.Acquire) - 1; requests != c.requests {
-					t.Errorf("%d requests, want %d", requests, c.requests)
-				}
-				free(t, client, "a")
-			})
+		virtualRun(t, what, func(t *testing.T, _ context.Context) {
+			var inner driver.Store = memstore.New()
+			if what == "a store of single tokens" {
+				inner = singleToken{memstore.New()}
+			}
+			store := faultstore.Wrap(inner)
+			client := open(t, store, &holdfast.Config{LocalTurn: c.turn})
+			holdInTurn(t, client, c.hold, c.options...)
+			if requests := store.Calls(faultstore.Acquire) - 1; requests != c.requests {
+				t.Errorf("%d requests, want %d", requests, c.requests)
+			}
+			free(t, client, "a")
 		})
 	}
 }
@@ -234,19 +170,17 @@ func TestRenewalEndsALocalTurn(t *testing.T) {
 		{"in flight", far(5 * time.Second), 10*time.Second + ms},
 		{"failed", faultstore.Refuse, 11 * time.Second},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			virtual(t, func(t *testing.T, _ context.Context) {
-				client, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-				store.Set(faultstore.Renew, c.renew)
-				holdInTurn(t, client, c.hold, nil, nil)
-				want := 3
-				if c.renew == nil {
-					want = 2
-				}
-				if requests := store.Calls(faultstore.Acquire); requests != want {
-					t.Errorf("%d requests for three holds, want %d", requests, want)
-				}
-			})
+		virtualRun(t, c.what, func(t *testing.T, _ context.Context) {
+			client, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
+			store.Set(faultstore.Renew, c.renew)
+			holdInTurn(t, client, c.hold, nil, nil)
+			want := 3
+			if c.renew == nil {
+				want = 2
+			}
+			if requests := store.Calls(faultstore.Acquire); requests != want {
+				t.Errorf("%d requests for three holds, want %d", requests, want)
+			}
 		})
 	}
 }
@@ -275,14 +209,11 @@ func TestHoldThatWasPassedOn(t *testing.T) {
 		if before.Context().Err() == nil || lock.Context().Err() != nil {
 			t.Errorf("the contexts: %v, %v", before.Context().Err(), lock.Context().Err())
 		}
-		var held *holdfast.HeldError
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.As(err, &held) || !held.Self {
+		if err := failure(c.TryAcquire(ctx, "a", nil)); !heldError(t, err).Self {
 			t.Errorf("a try: %v", err)
 		}
 		time.Sleep(time.Hour)
-		if err := lock.Err(); err != nil {
-			t.Fatalf("after an hour: %v", err)
-		}
+		noErr(t, lock.Err())
 		store.Set(faultstore.Renew, faultstore.Refuse)
 		<-lock.Context().Done()
 		wantErr(t, lock.Release(), holdfast.ErrLost, holdfast.ErrExpired)
@@ -313,11 +244,8 @@ func TestCloseInALocalTurn(t *testing.T) {
 			})
 		}
 		time.Sleep(100*ms + ms/2)
-		synctest.Wait()
 		closing.Store(true)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, c.Close())
 		free(t, open(t, store, nil), "a")
 		group.Wait()
 	})
@@ -336,15 +264,9 @@ func TestBreakInALocalTurn(t *testing.T) {
 				}
 				_, lock, rest := inTurn(t, c, 1)
 				token := map[string]int64{"own token": lock.Token(), "token of the store": lookup(t, c, "a").Token}[way]
-				if _, err := by.Break(ctx, "a", token); err != nil {
-					t.Errorf("%s: %v", way, err)
-				}
+				noErr(t, failure(by.Break(ctx, "a", token)))
 				synctest.Wait()
-				if here {
-					wantErr(t, lock.Err(), holdfast.ErrTaken)
-				} else {
-					wantErr(t, lock.Err(), holdfast.ErrTaken)
-				}
+				wantErr(t, lock.Err(), holdfast.ErrTaken)
 				_ = lock.Release()
 				next := <-rest
 				if next.Token() <= lock.Token() {
@@ -356,36 +278,31 @@ func TestBreakInALocalTurn(t *testing.T) {
 	}
 }
 
-// ReleaseKeep passes nothing on.
-func TestReleaseKeepInALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		_, lock, rest := inTurn(t, c, 1)
-		began := time.Now()
-		if err := lock.ReleaseKeep(time.Minute); err != nil {
-			t.Error(err)
-		}
-		release(t, <-rest)
-		if took := time.Since(began); took < time.Minute {
-			t.Errorf("a name kept for a minute was acquired after %v", took)
-		}
-	})
-}
-
-// A lease that was extended beyond its TTL is released: the next hold must end in time if its
-// process dies.
-func TestExtendedLeaseIsReleased(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		_, lock, rest := inTurn(t, c, 1)
-		if err := lock.Extend(ctx, time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		release(t, lock)
-		next := <-rest
-		if rec := lookup(t, c, "a"); rec.Remaining > holdfast.DefaultTTL {
-			t.Errorf("the next hold lasts %v", rec.Remaining)
-		}
-		release(t, next)
-	})
+// A lease that was extended beyond its TTL is not passed on, since the next hold must end in time if
+// its process dies. ReleaseKeep passes nothing on.
+func TestWhatEndsALocalTurn(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
+			_, lock, rest := inTurn(t, c, 1)
+			var next *holdfast.Lock
+			noErr(t, within(t, 0, time.Minute+10*ms, func() error {
+				if keep {
+					noErr(t, lock.ReleaseKeep(time.Minute))
+					waits(t, rest)
+					time.Sleep(time.Minute - ms)
+					waits(t, rest)
+				} else {
+					noErr(t, lock.Extend(ctx, time.Hour))
+					release(t, lock)
+				}
+				next = <-rest
+				return nil
+			}))
+			if rec := lookup(t, c, "a"); rec.Remaining > holdfast.DefaultTTL {
+				t.Errorf("the next hold lasts %v", rec.Remaining)
+			}
+			release(t, next)
+		})
+	}
 }

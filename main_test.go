@@ -1,9 +1,13 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +38,12 @@ func virtual(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	synctest.Test(t, func(t *testing.T) { test(t, t.Context()) })
 }
 
+// virtualRun is virtual for a subtest.
+func virtualRun(t *testing.T, name string, test func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { virtual(t, test) })
+}
+
 // open returns a client that is closed, without an error, when the test ends.
 func open(t *testing.T, store driver.Store, config *holdfast.Config) *holdfast.Client {
 	t.Helper()
@@ -53,14 +63,20 @@ func faulty(t *testing.T, config *holdfast.Config) (*holdfast.Client, *faultstor
 	return closedAtLast(t, store, holdfast.New(store, config)), store
 }
 
+// closedAtLast closes c without its faults when the test ends.
 func closedAtLast(t *testing.T, store *faultstore.Store, c *holdfast.Client) *holdfast.Client {
 	t.Cleanup(func() {
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-			store.Set(op, nil)
-		}
+		setAll(store, nil)
 		_ = c.Close() // what it reports is the test's own doing
 	})
 	return c
+}
+
+// kinds are the kinds of stores that differ for a waiter.
+var kinds = map[string]func(*faultstore.Store) *faultstore.Store{
+	"queue":      func(s *faultstore.Store) *faultstore.Store { return s },
+	"no queue":   (*faultstore.Store).Unfair,
+	"no notices": (*faultstore.Store).Silent,
 }
 
 func acquire(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options) *holdfast.Lock {
@@ -74,21 +90,60 @@ func acquire(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options)
 
 func release(t *testing.T, lock *holdfast.Lock) {
 	t.Helper()
-	if err := lock.Release(); err != nil {
-		t.Errorf("Release: %v", err)
+	noErr(t, lock.Release())
+}
+
+// startWaiters starts n goroutines that acquire a lock, each when the one before it waits. It
+// returns the channel that receives their locks.
+func startWaiters(t *testing.T, c *holdfast.Client, name string, n int) <-chan *holdfast.Lock {
+	return startWaiting(t, c, name, nil, n)
+}
+
+// startWaiting is startWaiters with options.
+func startWaiting(
+	t *testing.T, c *holdfast.Client, name string, o *holdfast.Options, n int,
+) <-chan *holdfast.Lock {
+	locks := make(chan *holdfast.Lock, n)
+	for range n {
+		go func() { locks <- acquire(t, c, name, o) }()
+		synctest.Wait()
+	}
+	waits(t, locks)
+	return locks
+}
+
+// later makes a call in a goroutine of its own, and returns when that waits or has returned.
+func later(call func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
+	synctest.Wait()
+	return result
+}
+
+// waits fails if there is a result.
+func waits[T any](t *testing.T, results <-chan T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case result := <-results:
+		t.Fatalf("it does not wait: %v", result)
+	default:
 	}
 }
 
-// startWaiters starts n goroutines that acquire a lock, each when the one before it waits. It returns
-// the channel that receives their locks.
-func startWaiters(t *testing.T, c *holdfast.Client, name string, n int) <-chan *holdfast.Lock {
-	locks := make(chan *holdfast.Lock, n)
-	for range n {
-		go func() { locks <- acquire(t, c, name, nil) }()
-		synctest.Wait()
+// within makes a call, fails unless it takes from least to most, and returns its error.
+func within(t *testing.T, least, most time.Duration, call func() error) error {
+	t.Helper()
+	began := time.Now()
+	err := call()
+	if took := time.Since(began); took < least || took > most {
+		t.Errorf("it took %v, want from %v to %v", took, least, most)
 	}
-	return locks
+	return err
 }
+
+// failure returns the error of a call.
+func failure[T any](_ T, err error) error { return err }
 
 // wantErr fails unless err matches every target.
 func wantErr(t *testing.T, err error, targets ...error) {
@@ -97,6 +152,34 @@ func wantErr(t *testing.T, err error, targets ...error) {
 		if !errors.Is(err, target) {
 			t.Errorf("error is %v, want one that matches %q", err, target)
 		}
+	}
+}
+
+// noErr fails if there is an error.
+func noErr(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("error is %v, want none", err)
+	}
+}
+
+// heldError returns the HeldError in an error.
+func heldError(t *testing.T, err error) *holdfast.HeldError {
+	t.Helper()
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("no HeldError: %v", err)
+	}
+	return held
+}
+
+// breakLock breaks all holds of a name.
+func breakLock(t *testing.T, by interface {
+	Break(ctx context.Context, name string, token int64) ([]holdfast.Record, error)
+}, name string) {
+	t.Helper()
+	if _, err := by.Break(t.Context(), name, 0); err != nil {
+		t.Fatalf("Break: %v", err)
 	}
 }
 
@@ -110,13 +193,116 @@ func lookup(t *testing.T, c *holdfast.Client, name string) holdfast.Record {
 	return records[0]
 }
 
-// free fails unless the store has nothing under name.
-func free(t *testing.T, c *holdfast.Client, name string) {
+// free fails unless the store has nothing under each name.
+func free(t *testing.T, c *holdfast.Client, names ...string) {
 	t.Helper()
-	records, err := c.Lookup(t.Context(), name)
-	if !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("lock %q: %v, %v, want it free", name, records, err)
+	for _, name := range names {
+		records, err := c.Lookup(t.Context(), name)
+		if !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("lock %q: %v, %v, want it free", name, records, err)
+		}
 	}
+}
+
+// setAll sets the fault of all requests that acquire, renew or release.
+func setAll(store *faultstore.Store, fault faultstore.Fault) {
+	for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+		store.Set(op, fault)
+	}
+}
+
+// far makes every request take a while.
+func far(d time.Duration) faultstore.Fault {
+	return func(_ context.Context, _ faultstore.Op, apply func()) error {
+		time.Sleep(d / 2)
+		apply()
+		time.Sleep(d / 2)
+		return nil
+	}
+}
+
+// applyAndHang applies the request and never answers.
+func applyAndHang(ctx context.Context, op faultstore.Op, apply func()) error {
+	apply()
+	return faultstore.Hang(ctx, op, apply)
+}
+
+// fails fails each request with an error.
+func fails(err error) faultstore.Fault {
+	return func(context.Context, faultstore.Op, func()) error { return err }
+}
+
+// loseNotice loses a notice.
+func loseNotice(context.Context, faultstore.Op, func()) error { return nil }
+
+// A spyStore is a store that records requests to it, and lets a test send notices.
+type spyStore struct {
+	driver.Notifier
+	send func(name, owner string, token int64) // to the client that was opened last
+
+	mu       sync.Mutex
+	acquired []driver.Request
+	released []string // owners
+	owner    string   // of the last Acquire
+	token    int64    // the same
+}
+
+func spyOn(store driver.Notifier) *spyStore { return &spyStore{Notifier: store} }
+
+func (s *spyStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	s.mu.Lock()
+	s.acquired, s.owner = append(s.acquired, req), req.Owner
+	s.mu.Unlock()
+	res, err := s.Notifier.Acquire(ctx, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = res.Token
+	return res, err
+}
+
+func (s *spyStore) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	s.mu.Lock()
+	s.released = append(s.released, req.Owner)
+	s.mu.Unlock()
+	return s.Notifier.Release(ctx, req)
+}
+
+func (s *spyStore) Notify(f func(name, owner string, token int64)) (stop func()) {
+	s.send = f
+	return s.Notifier.Notify(f)
+}
+
+// suspendable gives the clients of the test a boot clock, and returns a function that suspends the
+// machine.
+func suspendable(t *testing.T) (suspend func(time.Duration)) {
+	var suspended atomic.Int64
+	began := time.Now()
+	t.Cleanup(holdfast.SetBootClock(func() time.Duration {
+		return time.Since(began) + time.Duration(suspended.Load())
+	}))
+	return func(d time.Duration) { suspended.Add(int64(d)) }
+}
+
+// A logText collects what is logged from many goroutines.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logText) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 const ms = time.Millisecond

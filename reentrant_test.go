@@ -2,62 +2,69 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
+	"math/rand/v2"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
+// A reentrant call joins a reentrant hold of its Client and no other, and those that wait join
+// together.
 func TestReentrant(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		re := &holdfast.Options{Reentrant: true, TTL: 10 * time.Second}
+		c, re := open(t, memstore.New(), nil), &holdfast.Options{Reentrant: true}
+		exclusive := acquire(t, c, "a", nil)
+		wantErr(t, failure(c.TryAcquire(ctx, "a", re)), holdfast.ErrHeld)
+		waiting := startWaiting(t, c, "a", re, 3)
+		release(t, exclusive)
 		outer := acquire(t, c, "a", re)
-		time.Sleep(5 * time.Second)
-		inner := acquire(t, c, "a", re)
-		if inner.Token() != outer.Token() {
-			t.Errorf("tokens %d and %d", outer.Token(), inner.Token())
-		}
-		if _, err := c.TryAcquire(ctx, "a", nil); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("acquire that is not reentrant: %v", err)
+		wantErr(t, failure(c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+		for range 3 {
+			inner := <-waiting
+			if inner.Token() != outer.Token() {
+				t.Errorf("tokens %d and %d, want one hold", outer.Token(), inner.Token())
+			}
+			defer release(t, inner)
 		}
 		release(t, outer)
 		wantErr(t, outer.Err(), holdfast.ErrReleased)
-		if err := inner.Err(); err != nil {
-			t.Errorf("inner after release of outer: %v", err)
-		}
-		if inner.Context().Err() != nil {
-			t.Error("the inner context ended with the outer release")
-		}
+		inner := acquire(t, c, "a", re)
+		noErr(t, inner.Err())
+		noErr(t, inner.Context().Err())
 		release(t, inner)
-		free(t, c, "a")
 	})
 }
 
-func TestReentrantDoesNotJoinAnExclusiveHold(t *testing.T) {
+// The contexts of all handles that are not released end with their hold, in whatever order the others
+// were released; the last release frees the name.
+func TestHandlesEndWithTheirHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		acquire(t, c, "a", nil)
-		_, err := c.TryAcquire(ctx, "a", &holdfast.Options{Reentrant: true})
-		wantErr(t, err, holdfast.ErrHeld)
-	})
-}
-
-func TestReentrantWaitersJoinTogether(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		first := acquire(t, c, "a", nil)
-		tokens := make(chan int64, 3)
-		for range 3 {
-			go func() { tokens <- acquire(t, c, "a", &holdfast.Options{Reentrant: true}).Token() }()
-		}
-		synctest.Wait()
-		release(t, first)
-		if x, y, z := <-tokens, <-tokens, <-tokens; x != y || y != z {
-			t.Errorf("tokens %d, %d, %d, want one hold", x, y, z)
+		for i := range 200 {
+			locks := make([]*holdfast.Lock, 6)
+			ended := make([]context.Context, len(locks))
+			for i := range locks {
+				locks[i] = acquire(t, c, "a", &holdfast.Options{Reentrant: true})
+				ended[i] = locks[i].Context()
+			}
+			order, left := rand.Perm(len(locks)), i%3
+			for _, i := range order[left:] {
+				release(t, locks[i])
+				wantErr(t, context.Cause(ended[i]), holdfast.ErrReleased)
+			}
+			if left == 0 {
+				free(t, c, "a")
+				continue
+			}
+			breakLock(t, c, "a")
+			for _, i := range order[:left] {
+				wantErr(t, context.Cause(ended[i]), holdfast.ErrTaken)
+				wantErr(t, locks[i].Release(), holdfast.ErrTaken)
+			}
+			if t.Failed() {
+				t.Fatalf("in the order %v", order)
+			}
 		}
 	})
 }

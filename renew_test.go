@@ -11,123 +11,101 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
-func TestRenewalHoldsForADay(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", nil)
-		time.Sleep(24 * time.Hour)
-		if err := lock.Err(); err != nil {
-			t.Errorf("after a day: %v", err)
-		}
-		synctest.Wait()
-		n := store.Calls(faultstore.Renew)
-		if n != 24*60*6 {
-			t.Errorf("%d renewals in a day, want one every 10s", n)
-		}
-		release(t, lock)
-		time.Sleep(time.Hour)
-		if after := store.Calls(faultstore.Renew); after != n {
-			t.Errorf("renewed after the release")
-		}
-	})
-}
-
+// Locks are held for a day by one renewal in 10 s, and not renewed after that. Those that are acquired
+// within half a second are renewed by two requests at most.
 func TestManyLocksAreRenewedTogether(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		for i := range 500 {
-			acquire(t, c, fmt.Sprint("lock ", i), nil)
-			time.Sleep(ms)
-		}
-		time.Sleep(10 * time.Minute)
-		// Acquired within half a second, they fall into two windows at most.
-		if n := store.Calls(faultstore.Renew); n > 2*61 {
-			t.Errorf("%d requests for 500 locks in ten minutes", n)
-		}
-	})
+	for _, n := range []int{1, 500} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			var locks []*holdfast.Lock
+			for i := range n {
+				locks = append(locks, acquire(t, c, fmt.Sprint("lock ", i), nil))
+				time.Sleep(ms)
+			}
+			time.Sleep(24 * time.Hour)
+			for _, lock := range locks {
+				noErr(t, lock.Err())
+			}
+			requests := store.Calls(faultstore.Renew)
+			if each := 24 * 60 * 6; requests < each || requests > min(n, 2)*each+2 {
+				t.Errorf("%d requests in a day", requests)
+			}
+			noErr(t, c.ReleaseAll())
+			time.Sleep(time.Hour)
+			if store.Calls(faultstore.Renew) != requests {
+				t.Error("renewed after the release")
+			}
+		})
+	}
 }
 
 func TestOneFailedRenewalIsNoLoss(t *testing.T) {
-	for name, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "reply lost": faultstore.LoseReply, "hung": faultstore.Hang} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				doubts := 0
-				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(e holdfast.Event) {
-					doubts++
-					wantErr(t, e.Err, holdfast.ErrUnavailable)
-					if e.Left <= 0 || e.Left >= 20*time.Second {
-						t.Errorf("in doubt with %v left", e.Left)
-					}
-				})})
-				lock := acquire(t, c, "a", nil)
-				store.Once(faultstore.Renew, fault)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if err := lock.Err(); err != nil || doubts != 1 {
-					t.Errorf("after one failed renewal: %v, %d doubts", err, doubts)
+	for name, fault := range map[string]faultstore.Fault{
+		"refused": faultstore.Refuse, "reply lost": faultstore.LoseReply, "hung": faultstore.Hang,
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			doubts := 0
+			c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(e holdfast.Event) {
+				doubts++
+				wantErr(t, e.Err, holdfast.ErrUnavailable)
+				if e.Left <= 0 || e.Left >= 20*time.Second {
+					t.Errorf("in doubt with %v left", e.Left)
 				}
-			})
+			})})
+			lock := acquire(t, c, "a", nil)
+			store.Once(faultstore.Renew, fault)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := lock.Err(); err != nil || doubts != 1 {
+				t.Errorf("after one failed renewal: %v, %d doubts", err, doubts)
+			}
 		})
 	}
 }
 
-// While renewals fail the lock is kept up to its deadline, which lies before
-// the end of the TTL in the store, and is lost then.
+// While renewals fail the lock is kept up to its deadline, which lies before the end of the TTL in the
+// store, and is lost then.
 func TestLostAtTheDeadline(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "hung": faultstore.Hang} {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				var reason error
-				c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, func(e holdfast.Event) { reason = e.Err })})
-				store.Set(faultstore.Renew, fault)
-				began := time.Now()
-				lock := acquire(t, c, "a", nil)
-				const valid = 30*time.Second - 300*ms - 2*ms
-				if d := lock.Deadline().Sub(began); d != valid {
-					t.Errorf("deadline after %v, want %v", d, valid)
-				}
-				<-lock.Context().Done()
-				if took := time.Since(began); took != valid {
-					t.Errorf("context ended after %v, want %v", took, valid)
-				}
-				synctest.Wait()
-				for _, err := range []error{context.Cause(lock.Context()), lock.Err(), lock.Release(), reason} {
-					wantErr(t, err, holdfast.ErrLost, holdfast.ErrExpired)
-				}
-				if errors.Is(lock.Err(), holdfast.ErrReleased) {
-					t.Error("a lost lock reports its release")
-				}
-			})
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			var reason error
+			lost := func(e holdfast.Event) { reason = e.Err }
+			c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, lost)})
+			store.Set(faultstore.Renew, fault)
+			began := time.Now()
+			lock := acquire(t, c, "a", nil)
+			const valid = 30*time.Second - 300*ms - 2*ms
+			if d := lock.Deadline().Sub(began); d != valid {
+				t.Errorf("deadline after %v, want %v", d, valid)
+			}
+			noErr(t, within(t, valid, valid, func() error { <-lock.Context().Done(); return nil }))
+			synctest.Wait()
+			for _, err := range []error{context.Cause(lock.Context()), lock.Err(), lock.Release(), reason} {
+				wantErr(t, err, holdfast.ErrLost, holdfast.ErrExpired)
+			}
+			if errors.Is(lock.Err(), holdfast.ErrReleased) {
+				t.Error("a lost lock reports its release")
+			}
 		})
 	}
 }
 
-// The deadline counts from before the request was sent, however long the
-// answer takes.
+// The deadline counts from before the request was sent, however long the answer takes.
 func TestDeadlineCountsFromTheSending(t *testing.T) {
-	slow := func(_ context.Context, _ faultstore.Op, apply func()) error {
-		time.Sleep(700 * ms)
-		apply()
-		time.Sleep(800 * ms)
-		return nil
-	}
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, slow)
+		store.Set(faultstore.Acquire, far(1500*ms))
+		store.Set(faultstore.Renew, far(1500*ms))
 		sent := time.Now()
 		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
 		const valid = 10*time.Second - 102*ms
 		if d := lock.Deadline().Sub(sent); d != valid {
 			t.Errorf("deadline %v after the sending, want %v", d, valid)
 		}
-		store.Set(faultstore.Renew, slow)
 		sent = time.Now()
-		if err := lock.Extend(ctx, 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, lock.Extend(ctx, 10*time.Second))
 		if d := lock.Deadline().Sub(sent); d != valid {
 			t.Errorf("deadline %v after the extension, want %v", d, valid)
 		}
@@ -158,86 +136,85 @@ func TestAnswerThatComesTooLate(t *testing.T) {
 
 func TestLossIsNoticedByTheNextRenewal(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		store.Set(faultstore.Notice, func(context.Context, faultstore.Op, func()) error { return nil })
-		victim, other := open(t, store, nil), open(t, store.Store, nil)
+		victim, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		store.Set(faultstore.Notice, loseNotice)
 		lock := acquire(t, victim, "a", nil)
 		time.Sleep(time.Second)
-		if _, err := other.Break(ctx, "a", 0); err != nil {
-			t.Fatal(err)
-		}
+		breakLock(t, other, "a")
 		next := acquire(t, other, "a", nil)
 		<-lock.Context().Done()
 		wantErr(t, context.Cause(lock.Context()), holdfast.ErrLost, holdfast.ErrTaken)
 		wantErr(t, lock.Extend(ctx, time.Second), holdfast.ErrLost)
 		wantErr(t, lock.Release(), holdfast.ErrLost)
-		if err := next.Err(); err != nil {
-			t.Errorf("the successor: %v", err)
-		}
-		if next.Token() <= lock.Token() {
-			t.Errorf("token %d after %d", next.Token(), lock.Token())
-		}
+		noErr(t, next.Err())
 	})
 }
 
-func TestNoRenewAndExtend(t *testing.T) {
+func TestExtend(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true, TTL: 10 * time.Second})
 		time.Sleep(9 * time.Second)
-		if err := lock.Extend(ctx, 20*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Extend(ctx, time.Second); err != nil { // must not shorten
-			t.Fatal(err)
-		}
-		time.Sleep(19 * time.Second)
-		if err := lock.Err(); err != nil {
-			t.Errorf("within the extension: %v", err)
-		}
-		time.Sleep(time.Second)
-		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
-		if n := store.Calls(faultstore.Renew); n != 2 {
-			t.Errorf("%d renewals, want the two extensions", n)
-		}
+		noErr(t, lock.Extend(ctx, 20*time.Second))
+		noErr(t, lock.Extend(ctx, time.Second)) // must not shorten
+		before := lock.Deadline()
+		store.Once(faultstore.Renew, faultstore.Hang)
+		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrUnavailable)
+		store.Once(faultstore.Renew, faultstore.Refuse)
+		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrUnavailable)
 		for _, d := range []time.Duration{0, -1, 1, driver.MaxTTL + 1} {
 			wantErr(t, lock.Extend(ctx, d), holdfast.ErrInvalid)
 		}
-	})
-}
-
-func TestExtendOfUnknownOutcome(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
-		before := lock.Deadline()
-		store.Once(faultstore.Renew, faultstore.LoseReply)
-		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrUnavailable)
+		over, cancel := context.WithTimeout(ctx, ms)
+		defer cancel()
+		<-over.Done()
+		wantErr(t, lock.Extend(over, time.Minute), context.DeadlineExceeded)
 		if !lock.Deadline().Equal(before) || lock.Err() != nil {
 			t.Errorf("deadline moved from %v to %v, %v", before, lock.Deadline(), lock.Err())
 		}
-	})
-}
-
-func TestMaxHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		began := time.Now()
-		lock := acquire(t, c, "a", &holdfast.Options{MaxHold: time.Minute})
-		<-lock.Context().Done()
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("held for %v", took)
-		}
-		wantErr(t, context.Cause(lock.Context()), holdfast.ErrLost, holdfast.ErrMaxHold)
-		lookup(t, c, "a") // It is not free before the holder has let go or the TTL has passed.
-		wantErr(t, lock.Release(), holdfast.ErrMaxHold)
-		synctest.Wait()
+		time.Sleep(time.Until(before) - ms)
+		noErr(t, lock.Err())
+		time.Sleep(ms)
+		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
+		time.Sleep(time.Second)
 		free(t, c, "a")
 	})
 }
 
-// Renewals that hang leave time for others: a request has a quarter of the TTL, and
-// the pauses after it a sixteenth at most, so that three are sent before the deadline.
+// An Extend without an answer leaves time for a renewal.
+func TestHungExtendIsNoLoss(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 4 * time.Second})
+		time.Sleep(1300 * ms)
+		store.Once(faultstore.Renew, faultstore.Hang)
+		err := lock.Extend(ctx, 4*time.Second)
+		if errors.Is(err, holdfast.ErrLost) || lock.Err() != nil {
+			t.Errorf("after one lost request: %v, %v", err, lock.Err())
+		}
+	})
+}
+
+// MaxHold ends the hold for its holder, and its Release frees the name, whatever the TTL.
+func TestMaxHold(t *testing.T) {
+	for _, o := range []holdfast.Options{{}, {TTL: 24 * time.Hour, Detached: true}} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, _ := faulty(t, nil)
+			o.MaxHold = time.Minute
+			lock := acquire(t, c, "a", &o)
+			noErr(t, within(t, time.Minute, time.Minute, func() error { <-lock.Context().Done(); return nil }))
+			wantErr(t, context.Cause(lock.Context()), holdfast.ErrLost, holdfast.ErrMaxHold)
+			lookup(t, c, "a") // It is not free before the holder has let go or the TTL has passed.
+			wantErr(t, lock.Release(), holdfast.ErrMaxHold)
+			synctest.Wait()
+			free(t, c, "a")
+		})
+	}
+}
+
+// Renewals that hang leave time for others: a request has a quarter of the TTL, and the pauses after it
+// a sixteenth at most, so that three are sent before the deadline.
 func TestRenewalLeavesTimeForOthers(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -250,6 +227,87 @@ func TestRenewalLeavesTimeForOthers(t *testing.T) {
 				t.Errorf("%d renewals were tried before the lock was lost, want 3", n)
 			}
 			wantErr(t, lock.Release(), holdfast.ErrExpired)
+		}
+	})
+}
+
+// Locks of a TTL too short for the line they are renewed over do not cost one of a longer TTL, whose
+// renewals are always due together with some of theirs.
+func TestShortTTLsDoNotCostLongOnes(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Renew, func(ctx context.Context, op faultstore.Op, apply func()) error {
+			select {
+			case <-time.After(120 * ms):
+				apply()
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		long := acquire(t, c, "long", &holdfast.Options{TTL: 30 * time.Second})
+		first := acquire(t, c, "short", &holdfast.Options{TTL: 400 * ms})
+		for i := range 8000 { // forty seconds
+			acquire(t, c, fmt.Sprint("short", i), &holdfast.Options{TTL: 400 * ms})
+			time.Sleep(5 * ms)
+		}
+		noErr(t, long.Err())
+		wantErr(t, first.Err(), holdfast.ErrExpired) // the line is as bad as it is meant to be
+	})
+}
+
+// A renewal that the store applies after the lock was lost does not bring it back to life.
+func TestNoResurrection(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{RequestTimeout: time.Minute})
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(9 * time.Second)
+			apply()
+			time.Sleep(5 * time.Second)
+			return nil
+		})
+		wantErr(t, lock.Extend(ctx, time.Hour), holdfast.ErrLost)
+		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
+	})
+}
+
+// During a suspend the monotonic clock stands still and the boot clock goes on. The lock must be found
+// lost at the first look after it.
+func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		suspend := suspendable(t)
+		c, store := faulty(t, nil)
+		re := &holdfast.Options{Reentrant: true}
+		lock := acquire(t, c, "a", re)
+		ended := lock.Context().Done()
+		time.Sleep(5 * time.Second)
+		noErr(t, lock.Err())
+		suspend(time.Hour)
+		// Before anybody has noticed the end, what the store says counts.
+		wantErr(t, failure(c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+		wantErr(t, failure(c.TryAcquire(ctx, "a", re)), holdfast.ErrHeld)
+		if n := store.Calls(faultstore.Acquire); n != 3 {
+			t.Errorf("%d requests, want 3", n)
+		}
+		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
+		<-ended
+		lock = acquire(t, c, "b", nil)
+		if left := time.Until(lock.Deadline()); left != 29698*ms || lock.Err() != nil {
+			t.Errorf("%v to the deadline after the suspend, %v", left, lock.Err())
+		}
+		// Without a look, the context ends within a second of the resume.
+		ended = lock.Context().Done()
+		suspend(time.Hour)
+		noErr(t, within(t, 0, time.Second, func() error { <-ended; return nil }))
+		// A suspend of which nobody has noticed is in the way of nobody.
+		suspend(time.Hour)
+		lock, err := c.TryAcquire(ctx, "c", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lock.Deadline()); left > 29698*ms || lock.Err() != nil {
+			t.Errorf("acquired after a suspend: %v to the deadline, %v", left, lock.Err())
 		}
 	})
 }

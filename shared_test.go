@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -17,20 +16,6 @@ import (
 
 var shared = &holdfast.Options{Shared: true}
 
-// acquireLater acquires a lock in a goroutine of its own, which waits when acquireLater returns.
-func acquireLater(t *testing.T, c *holdfast.Client, name string, o *holdfast.Options) <-chan *holdfast.Lock {
-	t.Helper()
-	got := make(chan *holdfast.Lock, 1)
-	go func() { got <- acquire(t, c, name, o) }()
-	synctest.Wait()
-	select {
-	case lock := <-got:
-		t.Fatalf("%v was acquired at once", lock)
-	default:
-	}
-	return got
-}
-
 // Readers hold a lock together, within a Client and over Clients; a writer holds it alone. Each has
 // a token of its own, in the order of the grants, and a writer waits for the readers that came
 // before it, and for no later ones.
@@ -41,37 +26,28 @@ func TestSharedLock(t *testing.T) {
 		readers := []*holdfast.Lock{
 			acquire(t, a, "a", shared), acquire(t, a, "a", shared), acquire(t, b, "a", shared),
 		}
-		_, err := a.TryAcquire(ctx, "a", nil)
-		wantErr(t, err, holdfast.ErrHeld)
-		writer := acquireLater(t, b, "a", nil)
-		_, err = a.TryAcquire(ctx, "a", shared)
-		wantErr(t, err, holdfast.ErrHeld)
-		later := []<-chan *holdfast.Lock{acquireLater(t, a, "a", shared), acquireLater(t, b, "a", shared)}
+		wantErr(t, failure(a.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+		writer := startWaiters(t, b, "a", 1)
+		wantErr(t, failure(a.TryAcquire(ctx, "a", shared)), holdfast.ErrHeld)
+		later := []<-chan *holdfast.Lock{startWaiting(t, a, "a", shared, 1), startWaiting(t, b, "a", shared, 1)}
 		time.Sleep(5 * holdfast.DefaultTTL)
+		last := int64(0)
 		for _, lock := range readers {
-			select {
-			case lock := <-writer:
-				t.Fatalf("%v was acquired beside readers", lock)
-			default:
+			waits(t, writer)
+			if lock.Token() <= last {
+				t.Errorf("token %d after %d", lock.Token(), last)
 			}
+			last = lock.Token()
 			release(t, lock)
 		}
 		lock := <-writer
-		if lock.Token() <= readers[2].Token() || readers[0].Token() >= readers[1].Token() {
-			t.Errorf("the writer has token %d after readers with %d, %d and %d",
-				lock.Token(), readers[0].Token(), readers[1].Token(), readers[2].Token())
-		}
 		time.Sleep(5 * holdfast.DefaultTTL)
-		select {
-		case lock := <-later[0]:
-			t.Fatalf("%v was acquired beside the writer", lock)
-		default:
-		}
+		waits(t, later[0])
 		release(t, lock)
 		for _, waiting := range later {
 			reader := <-waiting
-			if reader.Token() <= lock.Token() {
-				t.Errorf("a reader has token %d after a writer with %d", reader.Token(), lock.Token())
+			if reader.Token() <= lock.Token() || lock.Token() <= last {
+				t.Errorf("a reader has token %d after a writer with %d, after %d", reader.Token(), lock.Token(), last)
 			}
 			defer release(t, reader)
 		}
@@ -100,13 +76,10 @@ func TestWriterIsNotStarved(t *testing.T) {
 			var writers sync.WaitGroup
 			for _, c := range clients {
 				writers.Go(func() {
-					began := time.Now()
-					lock := acquire(t, c, "a", nil)
-					if waited := time.Since(began); waited > 230*ms {
-						t.Errorf("a writer has waited for %v, among readers and a writer of up to 110ms", waited)
-					}
+					// Before it are readers and a writer, of up to 110 ms.
+					noErr(t, within(t, 0, 230*ms, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
 					time.Sleep(5 * ms)
-					release(t, lock)
+					release(t, c.Locks()[0])
 				})
 			}
 			writers.Wait()
@@ -164,7 +137,7 @@ func TestLimitsOfOneName(t *testing.T) {
 		limit := func(n int) *holdfast.Options { return &holdfast.Options{Limit: n} }
 		one, two, three := acquire(t, c, "a", limit(4)), acquire(t, c, "a", shared), acquire(t, c, "a", limit(3))
 		for _, o := range []*holdfast.Options{limit(2), limit(3), limit(4), shared, nil} {
-			_, err := open(t, store, nil).TryAcquire(ctx, "a", o)
+			err := failure(open(t, store, nil).TryAcquire(ctx, "a", o))
 			wantErr(t, err, holdfast.ErrHeld)
 			if !strings.Contains(err.Error(), "(limit 4)") {
 				t.Errorf("the error does not show the limit: %v", err)
@@ -174,7 +147,7 @@ func TestLimitsOfOneName(t *testing.T) {
 		if err != nil || len(records) != 3 || records[0].Token != one.Token() || records[0].Limit != 4 || records[1].Limit != driver.Shared {
 			t.Errorf("Lookup: %v, %v", records, err)
 		}
-		drained := acquireLater(t, c, "a", nil)
+		drained := startWaiters(t, c, "a", 1)
 		for _, lock := range []*holdfast.Lock{one, two, three} {
 			release(t, lock)
 		}
@@ -190,21 +163,13 @@ func TestDeadReader(t *testing.T) {
 		c, dead := open(t, store, nil), open(t, store, nil)
 		reader := acquire(t, c, "a", shared)
 		acquire(t, dead, "a", &holdfast.Options{Shared: true, NoRenew: true, TTL: 10 * time.Second})
-		writer := acquireLater(t, open(t, store, nil), "a", nil)
+		writer := startWaiters(t, open(t, store, nil), "a", 1)
 		time.Sleep(9 * time.Second)
 		release(t, reader)
 		time.Sleep(990 * ms)
-		select {
-		case <-writer:
-			t.Fatal("the writer has it beside the reader that is not renewed")
-		default:
-		}
-		began := time.Now()
-		release(t, <-writer)
+		waits(t, writer)
 		// Its place is renewed every 5/3 seconds, which admits it.
-		if waited := time.Since(began); waited > 5*time.Second/3+12*ms {
-			t.Errorf("the writer got it %v after the end of the dead reader", waited)
-		}
+		noErr(t, within(t, 0, 5*time.Second/3+12*ms, func() error { return (<-writer).Release() }))
 	})
 }
 
@@ -213,15 +178,11 @@ func TestDeadReader(t *testing.T) {
 func TestReadersAreAdmittedTogether(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		writer := acquire(t, other, "a", nil)
-		var waiting []<-chan *holdfast.Lock
-		for range 20 {
-			waiting = append(waiting, acquireLater(t, c, "a", shared))
-		}
+		writer := acquire(t, open(t, store.Store, nil), "a", nil)
+		waiting := startWaiting(t, c, "a", shared, 20)
 		release(t, writer)
-		for _, w := range waiting {
-			defer release(t, <-w)
+		for range 20 {
+			defer release(t, <-waiting)
 		}
 		if n := store.Calls(faultstore.Acquire); n != 20 {
 			t.Errorf("20 readers sent %d requests", n)
@@ -260,25 +221,14 @@ func TestReaderBehindAWriter(t *testing.T) {
 		store := memstore.New()
 		c, other := open(t, store, &holdfast.Config{Holder: "A"}), open(t, store, nil)
 		one, two := acquire(t, c, "a", shared), acquire(t, other, "a", shared)
-		written := make(chan error)
-		go func() {
-			lock, err := other.Acquire(ctx, "a", nil)
-			if err == nil {
-				err = lock.Release()
-			}
-			written <- err
-		}()
-		synctest.Wait()
-		_, err := c.TryAcquire(ctx, "a", shared)
-		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting") {
+		writer := startWaiters(t, other, "a", 1)
+		err := failure(c.TryAcquire(ctx, "a", shared))
+		if held := heldError(t, err); held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting") {
 			t.Errorf("a reader behind a writer: %v", err)
 		}
 		release(t, one)
 		release(t, two)
-		if err := <-written; err != nil {
-			t.Error(err)
-		}
+		release(t, <-writer)
 	})
 }
 
@@ -289,9 +239,7 @@ func TestLimitWithReleaseKeep(t *testing.T) {
 		o := &holdfast.Options{Limit: 3}
 		began := time.Now()
 		for i := range 9 {
-			if err := acquire(t, c, "a", o).ReleaseKeep(time.Second); err != nil {
-				t.Error(err)
-			}
+			noErr(t, acquire(t, c, "a", o).ReleaseKeep(time.Second))
 			if want := time.Duration(i/3) * time.Second; time.Since(began).Truncate(20*ms) != want {
 				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
 			}
@@ -299,58 +247,14 @@ func TestLimitWithReleaseKeep(t *testing.T) {
 	})
 }
 
-// A hold among others is handed to another process.
-func TestHandOverOfASharedHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		acquire(t, c, "a", shared)
-		lock := acquire(t, c, "a", &holdfast.Options{Shared: true, Detached: true, Metadata: map[string]string{"for": "it"}})
-		ticket, err := lock.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		adopted, err := other.Adopt(ctx, ticket, nil)
-		if err != nil || adopted.Token() != lock.Token() || adopted.Metadata()["for"] != "it" {
-			t.Fatalf("Adopt: %v, %v", adopted, err)
-		}
-		release(t, adopted)
-		_, err = other.Adopt(ctx, ticket, nil)
-		wantErr(t, err, holdfast.ErrNotHeld)
-	})
-}
-
-// Options that contradict each other are refused, and so is what the store cannot do.
+// Options that contradict each other are refused.
 func TestInvalidLimits(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		for _, o := range []holdfast.Options{
 			{Limit: -1}, {Limit: driver.Shared + 1}, {Shared: true, Limit: 2}, {Shared: true, Reentrant: true}, {Limit: 2, Reentrant: true},
 		} {
-			_, err := c.TryAcquire(ctx, "a", &o)
-			wantErr(t, err, holdfast.ErrInvalid)
+			wantErr(t, failure(c.TryAcquire(ctx, "a", &o)), holdfast.ErrInvalid)
 		}
-		exclusive := open(t, exclusiveStore{memstore.New()}, nil)
-		for _, o := range []holdfast.Options{{Shared: true}, {Limit: 2}} {
-			_, err := exclusive.Acquire(ctx, "a", &o)
-			wantErr(t, err, holdfast.ErrUnsupported)
-		}
-		release(t, acquire(t, exclusive, "a", &holdfast.Options{Limit: 1}))
 	})
-}
-
-// An exclusiveStore has no shared and no limited holds.
-type exclusiveStore struct{ driver.Store }
-
-func (s exclusiveStore) Guarantees() driver.Guarantees {
-	g := s.Store.Guarantees()
-	g.Limits = false
-	return g
-}
-
-func (s exclusiveStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if req.Limit > 1 {
-		return driver.Result{}, driver.ErrUnsupported
-	}
-	return s.Store.Acquire(ctx, req)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,125 +19,75 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-func TestDoValue(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		value, err := holdfast.DoValue(ctx, c, "a", nil, func(ctx context.Context) (string, error) {
-			if lock := holdfast.FromContext(ctx); lock == nil || lock.Err() != nil {
-				t.Errorf("the work has the lock %v", lock)
-			}
-			return "done", nil
-		})
-		if value != "done" || err != nil {
-			t.Errorf("%q, %v", value, err)
-		}
-		failure := errors.New("half done")
-		half, err := holdfast.DoValue(ctx, c, "a", nil, func(context.Context) (int, error) { return 5, failure })
-		if half != 5 || err != failure {
-			t.Errorf("%d, %v, want what the work has returned", half, err)
-		}
-		half, err = holdfast.DoValue(ctx, c, "a", nil, func(ctx context.Context) (int, error) {
-			_, err := c.Break(ctx, "a", 0)
-			return 5, err
-		})
-		wantErr(t, err, holdfast.ErrLost)
-		if half != 5 {
-			t.Errorf("%d, want what the work has returned", half)
-		}
-		free(t, c, "a")
-		release(t, acquire(t, c, "b", nil))
-		lock := acquire(t, c, "a", nil)
-		half, err = holdfast.DoValue(ctx, c, "a", &holdfast.Options{Wait: time.Second}, func(context.Context) (int, error) {
-			t.Error("work ran without the lock")
-			return 5, nil
-		})
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		if half != 0 {
-			t.Errorf("%d of work that was not run", half)
-		}
-		release(t, lock)
-	})
+func firstError(ctx context.Context, c *holdfast.Client) error {
+	for _, err := range c.List(ctx, "") {
+		return err
+	}
+	return nil
 }
 
-func TestTryDo(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		failure := errors.New("failure")
-		ran := 0
-		err := c.TryDo(ctx, "a", nil, func(ctx context.Context) error {
-			ran++
-			began := time.Now()
-			err := c.TryDo(ctx, "a", nil, func(context.Context) error { ran++; return nil })
-			wantErr(t, err, holdfast.ErrHeld)
-			if took := time.Since(began); took > 0 {
-				t.Errorf("TryDo waited %v for a lock that is held", took)
-			}
-			return failure
-		})
-		if err != failure || ran != 1 {
-			t.Errorf("%v after %d runs", err, ran)
-		}
-		free(t, c, "a")
+// doVerbs returns a call of each method of c that runs work.
+func doVerbs(ctx context.Context, c *holdfast.Client, work func(context.Context) error) map[string]func() error {
+	value := func(ctx context.Context) (int, error) { return 0, work(ctx) }
+	if work == nil {
+		value = nil
+	}
+	return map[string]func() error{
+		"Do":      func() error { return c.Do(ctx, "a", nil, work) },
+		"TryDo":   func() error { return c.TryDo(ctx, "a", nil, work) },
+		"DoAll":   func() error { return c.DoAll(ctx, []string{"a", "b"}, nil, work) },
+		"DoValue": func() error { return failure(holdfast.DoValue(ctx, c, "a", nil, value)) },
+	}
+}
+
+// verbs returns a call of each method of c that takes a context.
+func verbs(ctx context.Context, c *holdfast.Client, ticket holdfast.Ticket) map[string]func() error {
+	calls := doVerbs(ctx, c, nothing)
+	maps.Copy(calls, map[string]func() error{
+		"Acquire":       func() error { return failure(c.Acquire(ctx, "a", nil)) },
+		"TryAcquire":    func() error { return failure(c.TryAcquire(ctx, "a", nil)) },
+		"AcquireAll":    func() error { return failure(c.AcquireAll(ctx, []string{"a", "b"}, nil)) },
+		"TryAcquireAll": func() error { return failure(c.TryAcquireAll(ctx, []string{"a", "b"}, nil)) },
+		"Adopt":         func() error { return failure(c.Adopt(ctx, ticket, nil)) },
+		"Lookup":        func() error { return failure(c.Lookup(ctx, "a")) },
+		"Break":         func() error { return failure(c.Break(ctx, "a", 0)) },
+		"Ping":          func() error { return c.Ping(ctx) },
+		"List":          func() error { return firstError(ctx, c) },
 	})
+	return calls
 }
 
 // Mistakes of the caller are reported, and leave no lock behind.
 func TestNilArguments(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		work := func(context.Context) error { t.Error("work ran"); return nil }
-		names := []string{"a", "b"}
-		both := func() *holdfast.LockSet {
-			set, err := c.AcquireAll(ctx, names, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return set
-		}
 		var none context.Context
-		for what, call := range map[string]func() error{
-			"Do, work":         func() error { return c.Do(ctx, "a", nil, nil) },
-			"TryDo, work":      func() error { return c.TryDo(ctx, "a", nil, nil) },
-			"DoAll, work":      func() error { return c.DoAll(ctx, names, nil, nil) },
-			"DoValue, work":    func() error { _, err := holdfast.DoValue[int](ctx, c, "a", nil, nil); return err },
-			"Lock.Do, work":    func() error { return acquire(t, c, "a", nil).Do(ctx, nil) },
-			"LockSet.Do, work": func() error { return both().Do(ctx, nil) },
-			"Do, ctx":          func() error { return c.Do(none, "a", nil, work) },
-			"TryDo, ctx":       func() error { return c.TryDo(none, "a", nil, work) },
-			"DoAll, ctx":       func() error { return c.DoAll(none, names, nil, work) },
-			"Lock.Do, ctx":     func() error { return acquire(t, c, "a", nil).Do(none, work) },
-			"LockSet.Do, ctx":  func() error { return both().Do(none, work) },
-			"Acquire, ctx":     func() error { _, err := c.Acquire(none, "a", nil); return err },
-			"TryAcquire, ctx":  func() error { _, err := c.TryAcquire(none, "a", nil); return err },
-			"AcquireAll, ctx":  func() error { _, err := c.AcquireAll(none, names, nil); return err },
-			"Lookup, ctx":      func() error { _, err := c.Lookup(none, "a"); return err },
-			"Break, ctx":       func() error { _, err := c.Break(none, "a", 0); return err },
-			"Ping, ctx":        func() error { return c.Ping(none) },
-			"Open, ctx":        func() error { _, err := holdfast.Open(none, "memory:", nil); return err },
-			"List, ctx":        func() error { return firstError(c, none) },
-			"Extend, ctx":      func() error { l := acquire(t, c, "a", nil); defer l.Release(); return l.Extend(none, time.Minute) },
-			"Adopt, ctx":       func() error { return adoptWithout(t, c, none) },
-		} {
+		ticket := given(t, c, "ticket", holdfast.Options{})
+		calls := verbs(none, c, ticket)
+		for verb, call := range doVerbs(ctx, c, nil) {
+			calls[verb+", work"] = call
+		}
+		lock := func() *holdfast.Lock { return acquire(t, c, "a", nil) }
+		maps.Copy(calls, map[string]func() error{
+			"Lock.Do, work":    func() error { return lock().Do(ctx, nil) },
+			"LockSet.Do, work": func() error { return acquireAll(t, c, []string{"a", "b"}, nil).Do(ctx, nil) },
+			"Lock.Do":          func() error { return lock().Do(none, nothing) },
+			"LockSet.Do":       func() error { return acquireAll(t, c, []string{"a", "b"}, nil).Do(none, nothing) },
+			"Open":             func() error { return failure(holdfast.Open(none, "memory:", nil)) },
+			"Extend":           func() error { l := lock(); defer l.Release(); return l.Extend(none, time.Minute) },
+		})
+		for what, call := range calls {
 			err := call()
 			if !errors.Is(err, holdfast.ErrInvalid) || !regexp.MustCompile(`(ctx|work) is nil`).MatchString(err.Error()) {
 				t.Errorf("%s: %v", what, err)
 			}
-			for _, name := range names {
-				free(t, c, name)
-			}
+			free(t, c, "a", "b")
 		}
-		lock := acquire(t, c, "a", nil) // which they do not wait for
-		for what, call := range map[string]func() error{
-			"Do":      func() error { return c.Do(ctx, "a", nil, nil) },
-			"TryDo":   func() error { return c.TryDo(ctx, "a", nil, nil) },
-			"DoAll":   func() error { return c.DoAll(ctx, names, nil, nil) },
-			"DoValue": func() error { _, err := holdfast.DoValue[int](ctx, c, "a", nil, nil); return err },
-		} {
-			if err := call(); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("%s under a lock that is held: %v", what, err)
-			}
+		release(t, adopt(t, c, ticket, nil))
+		lock() // which they do not wait for
+		for _, call := range doVerbs(ctx, c, nil) {
+			wantErr(t, call(), holdfast.ErrInvalid)
 		}
-		release(t, lock)
 		defer func() {
 			if text := fmt.Sprint(recover()); text != "holdfast: New: store is nil" {
 				t.Errorf("New of a nil store panics with %q", text)
@@ -147,31 +97,10 @@ func TestNilArguments(t *testing.T) {
 	})
 }
 
-func firstError(c *holdfast.Client, ctx context.Context) error {
-	for _, err := range c.List(ctx, "") {
-		return err
-	}
-	return nil
-}
-
-func adoptWithout(t *testing.T, c *holdfast.Client, ctx context.Context) error {
-	lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-	ticket, err := lock.HandOver()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, adoptErr := c.Adopt(ctx, ticket, nil)
-	adopted, err := c.Adopt(t.Context(), ticket, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release(t, adopted)
-	return adoptErr
-}
-
 // A Config that is out of bounds is reported by every verb, and by Open.
 func TestInvalidConfig(t *testing.T) {
 	ctx := t.Context()
+	ticket := given(t, open(t, memstore.New(), nil), "a", holdfast.Options{})
 	for what, config := range map[string]holdfast.Config{
 		"RequestTimeout": {RequestTimeout: -1},
 		"MaxOutage":      {MaxOutage: -1},
@@ -183,34 +112,27 @@ func TestInvalidConfig(t *testing.T) {
 		"Holder":         {Holder: "a\nb"},
 		"Prefix":         {Prefix: "a\nb"},
 	} {
-		c := open(t, memstore.New(), &config)
-		_, lookup := c.Lookup(ctx, "a")
-		_, try := c.TryAcquire(ctx, "a", nil)
-		o, err := holdfast.Open(ctx, "memory:", &config)
-		if o != nil {
-			o.Close()
-		}
-		for _, err := range []error{lookup, try, err, c.Ping(ctx), firstError(c, ctx)} {
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("%s: %v", what, err)
+		calls := verbs(ctx, open(t, memstore.New(), &config), ticket)
+		calls["Open"] = func() error { return failure(holdfast.Open(ctx, "memory:", &config)) }
+		for verb, call := range calls {
+			if err := call(); !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("%s, %s: %v", what, verb, err)
 			}
 		}
 	}
-	for _, config := range []holdfast.Config{
-		{Backoff: holdfast.Backoff{Min: time.Hour}}, // above the default of Max
-		{Backoff: holdfast.Backoff{Min: time.Second, Max: time.Second}},
+	for _, backoff := range []holdfast.Backoff{
+		{Min: time.Hour}, // above the default of Max
+		{Min: time.Second, Max: time.Second},
 	} {
-		if err := open(t, memstore.New(), &config).Ping(ctx); err != nil {
-			t.Errorf("%+v: %v", config.Backoff, err)
-		}
+		noErr(t, open(t, memstore.New(), &holdfast.Config{Backoff: backoff}).Ping(ctx))
 	}
 }
 
-// A plainStore refuses metadata and Detached.
+// A plainStore refuses metadata, Detached, and what is not exclusive.
 type plainStore struct{ driver.Store }
 
 func (s plainStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if len(req.Metadata) > 0 || req.Detached {
+	if len(req.Metadata) > 0 || req.Detached || req.Limit > 1 {
 		return driver.Result{}, driver.ErrUnsupported
 	}
 	return s.Store.Acquire(ctx, req)
@@ -220,15 +142,12 @@ func (s plainStore) Acquire(ctx context.Context, req driver.Request) (driver.Res
 func TestUnsupportedOptions(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, plainStore{memstore.New()}, nil)
-		for _, o := range []holdfast.Options{{Metadata: map[string]string{"k": "v"}}, {Detached: true}} {
-			began := time.Now()
-			_, err := c.Acquire(ctx, "a", &o)
-			wantErr(t, err, holdfast.ErrUnsupported)
-			if took := time.Since(began); took > 0 {
-				t.Errorf("%+v is refused after %v", o, took)
-			}
+		for _, o := range []holdfast.Options{
+			{Metadata: map[string]string{"k": "v"}}, {Detached: true}, {Shared: true}, {Limit: 2},
+		} {
+			wantErr(t, within(t, 0, 0, func() error { return failure(c.Acquire(ctx, "a", &o)) }), holdfast.ErrUnsupported)
 		}
-		release(t, acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{}}))
+		release(t, acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{}, Limit: 1}))
 	})
 }
 
@@ -254,27 +173,25 @@ func TestPing(t *testing.T) {
 		"release without reply": {faultstore.Release, faultstore.LoseReply, []error{holdfast.ErrUnavailable}, 0},
 	}
 	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T, ctx context.Context) {
-				c, store := faulty(t, &holdfast.Config{Prefix: "p:", Metadata: map[string]string{"k": "v"}, Hooks: requestHooks(t)})
-				if test.op != "" {
-					store.Set(test.op, test.fault)
-				}
-				began := time.Now()
-				err := c.Ping(ctx)
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, &holdfast.Config{Prefix: "p:", Metadata: map[string]string{"k": "v"}, Hooks: requestHooks(t)})
+			if test.op != "" {
+				store.Set(test.op, test.fault)
+			}
+			for range 3 { // None meets with what another has left.
+				err := within(t, test.took, test.took, func() error { return c.Ping(ctx) })
 				wantErr(t, err, test.want...)
 				if (err != nil) != (test.want != nil) || errors.Is(err, holdfast.ErrHeld) {
 					t.Errorf("Ping: %v", err)
 				}
-				if took := time.Since(began); took != test.took {
-					t.Errorf("it took %v, want %v", took, test.took)
-				}
-				store.Set(test.op, nil)
-				time.Sleep(4 * time.Second) // a request that hangs takes three
-				for rec, err := range store.Store.List(ctx, "") {
-					t.Errorf("Ping has left %+v, %v", rec, err)
-				}
-			})
+				time.Sleep(time.Second)
+			}
+			store.Set(test.op, nil)
+			noErr(t, c.Ping(ctx))
+			time.Sleep(4 * time.Second) // a request that hangs takes three
+			for rec, err := range store.Store.List(ctx, "") {
+				t.Errorf("Ping has left %+v, %v", rec, err)
+			}
 		})
 	}
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -282,31 +199,28 @@ func TestPing(t *testing.T) {
 		store.Set(faultstore.Acquire, faultstore.Hang)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		began := time.Now()
-		wantErr(t, c.Ping(short), holdfast.ErrUnavailable, context.DeadlineExceeded)
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v, want 1s", took)
-		}
+		err := within(t, time.Second, time.Second, func() error { return c.Ping(short) })
+		wantErr(t, err, holdfast.ErrUnavailable, context.DeadlineExceeded)
 		wantErr(t, c.Ping(short), context.DeadlineExceeded)
 		store.Set(faultstore.Acquire, nil)
 		var group sync.WaitGroup
 		for range 20 { // at once
-			group.Go(func() {
-				if err := c.Ping(ctx); err != nil {
-					t.Error(err)
-				}
-			})
+			group.Go(func() { noErr(t, c.Ping(ctx)) })
 		}
 		group.Wait()
-		if err := c.Close(); err != nil {
-			t.Error(err)
+
+		// What was not given back is no longer tried when the TTL is over.
+		store.Set(faultstore.Release, faultstore.Refuse)
+		wantErr(t, c.Ping(ctx), holdfast.ErrUnavailable)
+		time.Sleep(time.Minute)
+		n := store.Calls(faultstore.Release)
+		time.Sleep(time.Minute)
+		if n != store.Calls(faultstore.Release) {
+			t.Error("it goes on when the TTL is over")
 		}
+		noErr(t, c.Close())
 		wantErr(t, c.Ping(ctx), holdfast.ErrClosed)
 	})
-}
-
-func fails(err error) faultstore.Fault {
-	return func(context.Context, faultstore.Op, func()) error { return err }
 }
 
 // requestHooks fail the test for every event that is no request.
@@ -329,12 +243,9 @@ func TestLocks(t *testing.T) {
 		store := memstore.New()
 		c := open(t, store, &holdfast.Config{Prefix: "p:", Holder: "me"})
 		other := open(t, store, &holdfast.Config{Prefix: "p:", Holder: "other"})
-		foreign := acquire(t, other, "adopted", &holdfast.Options{Detached: true, TTL: time.Hour})
-		ticket, err := foreign.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		names := func() []string {
+		ticket := given(t, other, "adopted", holdfast.Options{TTL: time.Hour})
+		names := func(want ...string) {
+			t.Helper()
 			var names []string
 			for _, lock := range c.Locks() {
 				names = append(names, lock.Name())
@@ -342,26 +253,18 @@ func TestLocks(t *testing.T) {
 					t.Errorf("%v: %v", lock, lock.Err())
 				}
 			}
-			return names
+			if !slices.Equal(names, want) {
+				t.Errorf("%v, want %v", names, want)
+			}
 		}
-		if got := names(); got != nil {
-			t.Errorf("before: %v", got)
-		}
-		set, err := c.AcquireAll(ctx, []string{"d", "b"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names()
+		set := acquireAll(t, c, []string{"d", "b"}, nil)
 		again := &holdfast.Options{Reentrant: true}
 		first, second := acquire(t, c, "c", again), acquire(t, c, "c", again)
 		time.Sleep(time.Minute)
-		adopted, err := c.Adopt(ctx, ticket, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		broken := acquire(t, c, "e", nil)
-		if got, want := names(), []string{"adopted", "b", "c", "d", "e"}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
+		adopted := adopt(t, c, ticket, nil)
+		acquire(t, c, "e", nil)
+		names("adopted", "b", "c", "d", "e")
 		for _, lock := range c.Locks() {
 			want := time.Minute
 			if lock.Name() == "adopted" || lock.Name() == "e" {
@@ -376,23 +279,15 @@ func TestLocks(t *testing.T) {
 		}
 		wantErr(t, set.Err(), holdfast.ErrReleased)
 		release(t, second) // the one that Locks returns first
-		if _, err := other.Break(ctx, "e", 0); err != nil {
-			t.Fatal(err)
-		}
-		<-broken.Context().Done()
+		breakLock(t, other, "e")
+		synctest.Wait()
 		release(t, adopted)
-		if got, want := names(), []string{"c", "d"}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
+		names("c", "d")
 		release(t, c.Locks()[0])
 		wantErr(t, first.Err(), holdfast.ErrReleased)
 		free(t, c, "c")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if got := names(); got != nil {
-			t.Errorf("after Close: %v", got)
-		}
+		noErr(t, c.Close())
+		names()
 	})
 }
 
@@ -400,13 +295,10 @@ func TestLocks(t *testing.T) {
 func TestTextsOfLocks(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var text logText
-		owners := &ownersSeen{Store: memstore.New()}
-		c := open(t, owners, &holdfast.Config{Holder: "me", Logger: text.logger(slog.LevelDebug)})
+		spy := spyOn(memstore.New())
+		c := open(t, spy, &holdfast.Config{Holder: "me", Logger: text.logger()})
 		lock := acquire(t, c, "a", nil)
-		set, err := c.AcquireAll(ctx, []string{"c", "b"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := acquireAll(t, c, []string{"c", "b"}, nil)
 		if got, want := lock.String(), fmt.Sprintf(`lock "a" (token %d)`, lock.Token()); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -414,7 +306,7 @@ func TestTextsOfLocks(t *testing.T) {
 		if got, want := set.String(), fmt.Sprintf(`lock "b" (token %d), lock "c" (token %d)`, tokens["b"], tokens["c"]); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		text.logger(slog.LevelDebug).Info("texts", "lock", lock, "set", set, "client", c)
+		text.logger().Info("texts", "lock", lock, "set", set, "client", c)
 		for _, want := range []string{
 			fmt.Sprintf("lock.name=a lock.token=%d lock.holder=me lock.deadline=2000-01-01T00:00:29.698Z", lock.Token()),
 			`client="holdfast client \"me\" of the memory store"`,
@@ -430,60 +322,34 @@ func TestTextsOfLocks(t *testing.T) {
 				shown += fmt.Sprintf(format, value)
 			}
 		}
-		if len(owners.seen) < 3 {
-			t.Fatalf("%d owners", len(owners.seen))
-		}
-		for _, owner := range owners.seen {
-			if strings.Contains(shown, owner) {
+		for _, req := range spy.acquired {
+			if strings.Contains(shown, req.Owner) {
 				t.Errorf("an owner is shown in:\n%s", shown)
 			}
-		}
-		release(t, lock)
-		if err := set.Release(); err != nil {
-			t.Error(err)
 		}
 	})
 }
 
-// ownersSeen is a store that remembers the owners of requests.
-type ownersSeen struct {
-	driver.Store
-	seen []string
-}
-
-func (s *ownersSeen) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	s.seen = append(s.seen, req.Owner)
-	return s.Store.Acquire(ctx, req)
-}
-
-// The log says at level Debug for whom an acquisition waits, and warns, once, that a
-// Client waits for itself for long.
+// The log says at level Debug for whom an acquisition waits.
 func TestWaitingIsLogged(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var text logText
 		store := memstore.New()
-		c := open(t, store, &holdfast.Config{Holder: "me", Logger: text.logger(slog.LevelDebug)})
-		other := open(t, store, &holdfast.Config{Holder: "other"})
-		mine, foreign := acquire(t, c, "mine", nil), acquire(t, other, "foreign", nil)
+		c := open(t, store, &holdfast.Config{Holder: "me", Logger: text.logger()})
+		acquire(t, c, "mine", nil)
+		acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "foreign", nil)
 		time.Sleep(time.Second)
 		var group sync.WaitGroup
-		for range 3 {
+		for _, name := range []string{"mine", "mine", "mine", "foreign"} {
 			group.Go(func() {
-				_, err := c.Acquire(ctx, "mine", &holdfast.Options{Wait: time.Minute})
+				err := failure(c.Acquire(ctx, name, &holdfast.Options{Wait: time.Minute}))
 				wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-				if text := fmt.Sprint(err); text != `holdfast: acquire "mine": gave up after 1m0s (the time to wait is over): held by me, this very client, since 2000-01-01T00:00:00Z` {
-					t.Error(text)
-				}
-				var held *holdfast.HeldError
-				if !errors.As(err, &held) || !held.Self {
-					t.Errorf("%+v", held)
+				const mine = `holdfast: acquire "mine": gave up after 1m0s (the time to wait is over): held by me, this very client, since 2000-01-01T00:00:00Z`
+				if held := heldError(t, err); held.Self != (name == "mine") || held.Self && err.Error() != mine {
+					t.Error(err)
 				}
 			})
 		}
-		group.Go(func() {
-			_, err := c.Acquire(ctx, "foreign", &holdfast.Options{Wait: time.Minute})
-			wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		})
 		synctest.Wait()
 		for want, n := range map[string]int{
 			`level=DEBUG msg="waiting for lock" name=mine holder=me since=2000-01-01T00:00:00.000Z`:       3,
@@ -495,51 +361,45 @@ func TestWaitingIsLogged(t *testing.T) {
 			}
 		}
 		group.Wait()
-		release(t, mine)
-		release(t, foreign)
 	})
 }
 
 func TestGaveUpSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
-		lock := acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "a", nil)
+		acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "a", nil)
 		c := open(t, store, nil)
 		shutdown := errors.New("shutting down")
-		for want, wait := range map[string]func() (context.Context, context.CancelFunc){
-			"the time to wait is over":  func() (context.Context, context.CancelFunc) { return ctx, func() {} },
-			"context deadline exceeded": func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Second) },
-			"context canceled": func() (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(time.Second, cancel)
-				return ctx, cancel
-			},
-			"shutting down": func() (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancelCause(ctx)
-				time.AfterFunc(time.Second, func() { cancel(shutdown) })
-				return ctx, func() { cancel(nil) }
-			},
+		for want, cause := range map[string]error{
+			"the time to wait is over": nil, "context deadline exceeded": context.DeadlineExceeded,
+			"context canceled": context.Canceled, "shutting down": shutdown,
 		} {
-			o := &holdfast.Options{Wait: 2 * time.Second}
 			for _, all := range []bool{false, true} {
-				ctx, cancel := wait()
-				var err error
-				if all {
-					_, err = c.AcquireAll(ctx, []string{"a"}, o)
-				} else {
-					_, err = c.Acquire(ctx, "a", o)
+				ctx, cancel := context.WithCancelCause(ctx)
+				if cause != nil {
+					time.AfterFunc(time.Second, func() { cancel(cause) })
 				}
-				cancel()
+				if cause == context.DeadlineExceeded {
+					var stop context.CancelFunc
+					ctx, stop = context.WithTimeout(ctx, time.Second-ms)
+					defer stop()
+				}
+				o, err := &holdfast.Options{Wait: 2 * time.Second}, error(nil)
+				if all {
+					err = failure(c.AcquireAll(ctx, []string{"a"}, o))
+				} else {
+					err = failure(c.Acquire(ctx, "a", o))
+				}
+				cancel(nil)
 				wantErr(t, err, holdfast.ErrHeld)
 				if !regexp.MustCompile(`gave up after [^ ]+ \(` + want + `\): held by other, for `).MatchString(fmt.Sprint(err)) {
 					t.Errorf("%s: %v", want, err)
 				}
-				if errors.Is(err, shutdown) != (want == "shutting down") {
+				if errors.Is(err, shutdown) != (cause == shutdown) {
 					t.Errorf("%s: %v does not match its cause", want, err)
 				}
 			}
 		}
-		release(t, lock)
 	})
 }
 
@@ -566,25 +426,13 @@ func (s *tokenless) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dr
 	return entries, err
 }
 
-func (s *tokenless) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	records, err := s.Store.Lookup(ctx, name)
-	for i := range records {
-		records[i].Token = 0
-	}
-	return records, err
-}
-
 // Every hold of a store without tokens has token 0, and all verbs work.
 func TestStoreWithoutTokens(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, &tokenless{memstore.New()}, nil)
 		first := acquire(t, c, "a", &holdfast.Options{Detached: true})
 		waiting := startWaiters(t, c, "a", 3)
-		ticket, err := first.HandOver()
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, adopt(t, c, ticket, nil))
+		release(t, adopt(t, c, handOver(t, first), nil))
 		for range cap(waiting) {
 			lock := <-waiting
 			if lock.Token() != 0 || lock.Err() != nil {
@@ -594,9 +442,7 @@ func TestStoreWithoutTokens(t *testing.T) {
 			release(t, lock)
 		}
 		lock := acquire(t, c, "a", nil)
-		if _, err := c.Break(ctx, "a", 0); err != nil {
-			t.Fatal(err)
-		}
+		breakLock(t, c, "a")
 		wantErr(t, lock.Release(), holdfast.ErrLost)
 	})
 }
@@ -605,33 +451,14 @@ func TestStoreWithoutTokens(t *testing.T) {
 func TestZeroClient(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var c holdfast.Client
-		work := func(context.Context) error { t.Error("work ran"); return nil }
-		verbs := map[string]func() error{
-			"Acquire":       func() error { _, err := c.Acquire(ctx, "a", nil); return err },
-			"TryAcquire":    func() error { _, err := c.TryAcquire(ctx, "a", nil); return err },
-			"AcquireAll":    func() error { _, err := c.AcquireAll(ctx, []string{"a", "b"}, nil); return err },
-			"TryAcquireAll": func() error { _, err := c.TryAcquireAll(ctx, []string{"a"}, nil); return err },
-			"Do":            func() error { return c.Do(ctx, "a", nil, work) },
-			"TryDo":         func() error { return c.TryDo(ctx, "a", nil, work) },
-			"DoAll":         func() error { return c.DoAll(ctx, []string{"a"}, nil, work) },
-			"Adopt":         func() error { _, err := c.Adopt(ctx, holdfast.Ticket("x"), nil); return err },
-			"Lookup":        func() error { _, err := c.Lookup(ctx, "a"); return err },
-			"Break":         func() error { _, err := c.Break(ctx, "a", 0); return err },
-			"Ping":          func() error { return c.Ping(ctx) },
-			"List": func() error {
-				for _, err := range c.List(ctx, "") {
-					return err
-				}
-				return nil
-			},
-		}
-		for verb, call := range verbs {
+		for verb, call := range verbs(ctx, &c, given(t, open(t, memstore.New(), nil), "a", holdfast.Options{})) {
 			if err := call(); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", verb, err)
 			}
 		}
-		if err := errors.Join(c.ReleaseAll(), c.Close(), c.Close()); err != nil || len(c.Locks()) != 0 || c.Store() != nil {
-			t.Errorf("%v, %v", err, c.Locks())
+		noErr(t, errors.Join(c.ReleaseAll(), c.Close(), c.Close()))
+		if len(c.Locks()) != 0 || c.Store() != nil {
+			t.Errorf("locks %v", c.Locks())
 		}
 		_ = c.String()
 	})

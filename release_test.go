@@ -1,0 +1,228 @@
+package holdfast_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// A release of unknown outcome is tried again until the store has understood, within the request
+// timeout, whatever the pauses between attempts.
+func TestReleaseIsTriedAgain(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{
+		"refused": faultstore.Refuse, "reply lost": faultstore.LoseReply, "hung": faultstore.Hang,
+	} {
+		for _, backoff := range []holdfast.Backoff{{}, {Min: time.Minute, Max: time.Minute}} {
+			virtualRun(t, name+" "+backoff.Min.String(), func(t *testing.T, ctx context.Context) {
+				c, store := faulty(t, &holdfast.Config{Backoff: backoff})
+				lock := acquire(t, c, "a", nil)
+				store.Once(faultstore.Release, fault)
+				if err := within(t, 0, 6*time.Second, lock.Release); name != "hung" {
+					noErr(t, err)
+				}
+				time.Sleep(backoff.Min + time.Second)
+				free(t, c, "a")
+			})
+		}
+	}
+}
+
+// A release goes on in the background for as long as the store may keep the hold, by the steps of its
+// clock, with pauses of all lengths: after an extension, after an adoption with a shorter TTL of a hold
+// that was extended.
+func TestBackgroundReleaseLastsAsLongAsTheHold(t *testing.T) {
+	hour := &holdfast.Options{TTL: time.Hour}
+	extended := func(t *testing.T, c *holdfast.Client) *holdfast.Lock {
+		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		noErr(t, lock.Extend(t.Context(), time.Hour))
+		return lock
+	}
+	extendedUnknown := func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
+		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		store.Once(faultstore.Renew, faultstore.LoseReply)
+		wantErr(t, lock.Extend(t.Context(), time.Hour), holdfast.ErrUnavailable)
+		return lock
+	}
+	adopted := func(t *testing.T, c *holdfast.Client, lock *holdfast.Lock) *holdfast.Lock {
+		return adopt(t, c, handOver(t, lock), &holdfast.Options{TTL: time.Second})
+	}
+	for name, test := range map[string]struct {
+		grain, outage time.Duration
+		backoff       holdfast.Backoff
+		setUp         func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock
+	}{
+		"plain": {outage: 25 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
+			return acquire(t, c, "a", nil)
+		}},
+		"long pauses": {outage: 20 * time.Minute, backoff: holdfast.Backoff{Min: 20 * time.Second},
+			setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
+				return acquire(t, c, "a", hour)
+			}},
+		"through the grain": {outage: 30 * time.Second, grain: time.Minute,
+			setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
+				return acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
+			}},
+		"extended": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
+			return extended(t, c)
+		}},
+		"extended, reply lost": {outage: 50 * time.Second, setUp: extendedUnknown},
+		"adopted": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
+			return adopted(t, c, extended(t, open(t, store.Store, nil)))
+		}},
+		"extended, reply lost, adopted": {outage: 50 * time.Second,
+			setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
+				return adopted(t, c, extendedUnknown(t, open(t, store, nil), store))
+			}},
+		"granted late": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
+			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				time.Sleep(25 * time.Second)
+				apply()
+				return nil
+			})
+			limited, cancel := context.WithTimeout(t.Context(), ms)
+			defer cancel()
+			wantErr(t, failure(c.Acquire(limited, "a", nil)), context.DeadlineExceeded)
+			return nil
+		}},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.NewCoarse(test.grain))
+			c := open(t, store, &holdfast.Config{Backoff: test.backoff})
+			lock := test.setUp(t, c, store)
+			store.Set(faultstore.Release, faultstore.Refuse)
+			if lock != nil {
+				wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+				wantErr(t, lock.Err(), holdfast.ErrReleased)
+			}
+			time.Sleep(test.outage)
+			store.Set(faultstore.Release, nil)
+			time.Sleep(time.Second + test.backoff.Min)
+			free(t, c, "a")
+		})
+	}
+}
+
+// When Release has returned nothing is written any more: it waits for a renewal that is under way.
+func TestReleaseWaitsForTheRenewalUnderWay(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		store.Once(faultstore.Renew, far(2*time.Second))
+		time.Sleep(10*time.Second + ms) // The renewal is under way.
+		noErr(t, within(t, 2*time.Second-ms, 2*time.Second, lock.Release))
+		free(t, c, "a")
+		time.Sleep(time.Minute)
+		if n := store.Calls(faultstore.Renew); n != 1 {
+			t.Errorf("%d renewals", n)
+		}
+	})
+}
+
+// Do reports that its lock was broken and taken by another though the first request of its release was
+// certainly not carried out; Release alike.
+func TestRefusedReleaseOfALostLock(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		other := open(t, store.Store, nil)
+		store.Set(faultstore.Notice, loseNotice)
+		wantErr(t, c.Do(ctx, "a", nil, func(context.Context) error {
+			breakLock(t, other, "a")
+			release(t, acquire(t, other, "a", nil))
+			store.Once(faultstore.Release, faultstore.Refuse)
+			return nil
+		}), holdfast.ErrLost)
+	})
+}
+
+// The name stays taken for the given time, counted from the call, also if the answer is lost, and also
+// if the time is over when it comes.
+func TestReleaseKeep(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault faultstore.Fault
+		keep  time.Duration
+	}{
+		"plain":      {nil, 5 * time.Second},
+		"lost reply": {faultstore.LoseReply, 5 * time.Second},
+		"over": {func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(time.Second)
+			return faultstore.ErrReplyLost
+		}, time.Second / 2},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New())
+			lock := acquire(t, open(t, store, nil), "name", nil)
+			time.Sleep(2 * time.Second)
+			if test.fault != nil {
+				store.Once(faultstore.Release, test.fault)
+			}
+			other := open(t, store.Store, nil)
+			noErr(t, within(t, test.keep, test.keep+time.Second, func() error {
+				noErr(t, lock.ReleaseKeep(test.keep))
+				if err := lock.Err(); err != holdfast.ErrReleased {
+					t.Errorf("Err: %v", err)
+				}
+				return failure(other.Acquire(ctx, "name", nil))
+			}))
+		})
+	}
+}
+
+// The name is kept also after MaxHold has ended the hold.
+func TestKeepOutlastsMaxHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		lock := acquire(t, c, "a", &holdfast.Options{MaxHold: time.Minute})
+		<-lock.Context().Done()
+		wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrMaxHold)
+		time.Sleep(time.Hour - time.Second)
+		wantErr(t, failure(c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+		time.Sleep(2 * time.Second)
+		free(t, c, "a")
+	})
+}
+
+// ReleaseKeep refuses what it cannot keep, and never says that a name is kept which is free.
+func TestReleaseKeepRefuses(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		o := &holdfast.Options{Reentrant: true}
+		lock := acquire(t, c, "name", o)
+		for _, d := range []time.Duration{-1, 0, driver.MinTTL - 1, driver.MaxTTL + 1} {
+			wantErr(t, lock.ReleaseKeep(d), holdfast.ErrInvalid)
+		}
+		second := acquire(t, c, "name", o)
+		wantErr(t, lock.ReleaseKeep(time.Minute), holdfast.ErrInvalid)
+		release(t, second)
+		noErr(t, lock.Err()) // A refusal has not ended it.
+		noErr(t, c.ReleaseAll())
+		if err := lock.ReleaseKeep(time.Minute); err != holdfast.ErrReleased {
+			t.Errorf("after ReleaseAll: %v", err)
+		}
+		lock, err := c.TryAcquire(ctx, "name", nil)
+		if err != nil {
+			t.Fatalf("the name is kept though an error said that it is not: %v", err)
+		}
+		breakLock(t, c, "name")
+		wantErr(t, lock.ReleaseKeep(time.Minute), holdfast.ErrLost)
+	})
+}
+
+// A keep is not confirmed if the hold has ended before a release was applied: the first request is
+// lost, and the lease ends before the second.
+func TestKeepAfterTheEnd(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "name", nil)
+		store.Set(faultstore.Renew, faultstore.Hang)
+		time.Sleep(28 * time.Second)
+		store.Once(faultstore.Release, faultstore.Hang)
+		wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrLost, holdfast.ErrTaken)
+		release(t, acquire(t, open(t, store.Store, nil), "name", nil))
+	})
+}
