@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,6 +50,29 @@ func BenchmarkRefusal(b *testing.B) {
 	for b.Loop() {
 		if res, err := stores[1].Acquire(b.Context(), req); err != nil || res.Granted {
 			b.Fatal(res, err)
+		}
+	}
+}
+
+// BenchmarkCrowd is a look at the last of many places.
+func BenchmarkCrowd(b *testing.B) {
+	s, err := New(b.TempDir(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	req := driver.Request{Name: "invoices/42", Holder: "host/1/abc", TTL: time.Hour, Place: time.Hour}
+	for i := range 300 {
+		req.Owner = fmt.Sprint("owner", i)
+		if _, err := s.Acquire(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		renewal := []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}}
+		if now, err := s.Renew(b.Context(), renewal); err != nil || now[0].State != driver.Waiting {
+			b.Fatal(now, err)
 		}
 	}
 }

@@ -8,11 +8,12 @@
 //
 // Order: those that wait for a name get it in the order in which they came, over all processes. A
 // process that waits near the front is told of its turn at once; one behind the sixteenth place
-// looks every 10 ms for each place before it. So does every place on a system that has no room for
-// one more watch. Shared and limited locks, places and keeps follow the rule of package driver.
+// looks every 10 ms for each place before it, which costs nobody a turn: it is woken when it comes
+// near. So does every place on a system that has no room for one more watch. Shared and limited
+// locks, places and keeps follow the rule of package driver.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
-// free from then on, and its places count no more. The first process that waits sees that within 25
+// free from then on, and its places count no more. The first process that waits sees that within 10
 // ms. A process that hangs or is stopped keeps its locks until their TTL, and a place for 5 s at
 // most. Detached holds outlive their process, until their TTL.
 //
@@ -21,7 +22,7 @@
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
-// as it was at the first use in each boot, in microseconds.
+// in microseconds, and after a reboot are up to ten minutes ahead of it.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock is for display, and tells one boot from the next in containers that have a boot id of their
@@ -31,9 +32,9 @@
 //
 // # What can go wrong
 //
-// A grant does not wait for the disk, except for one in about ten minutes: a power loss frees all
-// locks anyway, and that flush keeps the tokens rising. A floor more than ten minutes ahead of the
-// clock costs a flush at every grant above it.
+// A grant does not wait for the disk, except for one in about ten minutes for each of 64 groups of
+// names: a power loss frees all locks anyway, and that flush keeps the tokens rising. A floor more
+// than ten minutes ahead of the clock costs a flush at every grant above it.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
 // locks holds up all requests for the names that share that lock, until it goes on or is killed.
@@ -47,8 +48,9 @@
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // Deleting files: without its own file, or that of the session of its holder, a lock is free, and
-// the tokens of that name go on from the clock. Without the file named locks, tokens go on from the
-// time of day. A program that cleans up /tmp by age must leave the folder alone.
+// the tokens of that name go on rising. Without the file of its kernel lock, they go on from the
+// time of day, and those who use the file go on for a moment as if it were there. A program that
+// cleans up /tmp by age must leave the folder alone.
 //
 // A file that the store has not written is an error, [driver.ErrCorrupt], that names the file.
 // Other names are not affected.
@@ -72,8 +74,8 @@
 // Changing the permissions later does not change those of existing files.
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read; and locks, which keeps tokens rising. Hidden are a file for each open
-// Store (.session-…) and two for each kernel lock (.lock-…, .spare-…).
+// which people can read. Hidden are a file for each open Store (.session-…) and two for each kernel
+// lock: one that is locked, and keeps tokens rising (.lock-…), and one to write to (.spare-…).
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

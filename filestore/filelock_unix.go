@@ -12,8 +12,9 @@ import (
 
 // How a file is locked.
 const (
-	exclusive = syscall.LOCK_EX
-	shared    = syscall.LOCK_SH
+	exclusive = syscall.LOCK_EX | syscall.LOCK_NB
+	shared    = syscall.LOCK_SH | syscall.LOCK_NB
+	awaited   = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
 )
 
@@ -25,9 +26,9 @@ const (
 	clockStep = time.Duration(0)
 )
 
-// setLock locks or unlocks the whole file, or returns errLocked at once. The lock belongs to the
-// open file description, not to the process: it lasts until the last descriptor is closed, in any
-// process.
+// setLock locks or unlocks the whole file. It returns errLocked at once, or waits for those that
+// have the lock. The lock belongs to the open file description, not to the process: it lasts until
+// the last descriptor is closed, in any process.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -36,7 +37,7 @@ func setLock(f *os.File, how int) error {
 	var result error
 	err = conn.Control(func(fd uintptr) {
 		for result = syscall.EINTR; result == syscall.EINTR; {
-			result = syscall.Flock(int(fd), how|syscall.LOCK_NB)
+			result = syscall.Flock(int(fd), how)
 		}
 	})
 	if errors.Is(result, syscall.EWOULDBLOCK) {

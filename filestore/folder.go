@@ -1,10 +1,8 @@
 package filestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -16,15 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
-
-// clockFile has a name that an older version of this package has a folder of, so that it refuses
-// what is not for it. The names of all files but this and those of names begin with a dot.
-const clockFile = "locks"
-
-// maxFile is the greatest size of a file.
-const maxFile = 16 << 20
 
 // A folder is the open folder of a Store. It stays the same folder even if its path changes, and no
 // link leads out of it.
@@ -35,10 +25,9 @@ type folder struct {
 	mode  fs.FileMode // of its files
 	list  *os.File    // the folder itself; nil if it may not be read
 
-	locks   [lockCount]*os.File        // by number, used by who has its turn; nil until it is needed
-	clock   atomic.Pointer[tokenClock] // of this boot, as it was last read or written
-	making  sync.Mutex                 // held while the session is made
-	session atomic.Pointer[session]    // nil until it is needed
+	locks   [lockCount]kernelLock
+	making  sync.Mutex              // held while the session is made
+	session atomic.Pointer[session] // nil until it is needed
 }
 
 // checkInterval is how long requests may still use a folder that was moved away. Moving it frees
@@ -88,21 +77,24 @@ func (s *Store) openFolder() (*folder, error) {
 	if err == nil {
 		err = s.checkFolder(s.dir, self)
 	}
-	if err == nil {
-		if old, _ := root.Lstat(clockFile); old != nil && old.IsDir() {
-			err = fmt.Errorf("%w: %s has the locks of an older version of holdfast: end the programs that use them, and delete %s, sessions and tokens in it, "+
-				"or name another folder", driver.ErrUnsupported, s.dir, clockFile)
-		}
+	if old, _ := root.Lstat("locks"); err == nil && old != nil && old.IsDir() {
+		err = fmt.Errorf("%w: %s has the locks of an older version of holdfast: end the programs "+
+			"that use them, and delete locks, sessions and tokens in it, or name another folder",
+			driver.ErrUnsupported, s.dir)
 	}
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
-	list, _ := root.Open(".")
 	// Users that may write the folder may read and write its files. Nobody else may open them,
 	// since a user that can open a file can lock it.
 	writers := self.Mode() & 0o222
-	return &folder{Root: root, store: s, self: self, mode: writers | writers<<1, list: list}, nil
+	f := &folder{Root: root, store: s, self: self, mode: writers | writers<<1}
+	f.list, _ = root.Open(".")
+	for i := range f.locks {
+		f.locks[i] = kernelLock{folder: f, number: i}
+	}
+	return f, nil
 }
 
 // close ends the session. The files of locks are closed when nothing uses them any more.
@@ -112,9 +104,7 @@ func (f *folder) close() {
 	if own := f.session.Load(); own != nil {
 		own.close()
 	}
-	if f.list != nil {
-		f.list.Close()
-	}
+	f.list.Close() // or nothing, if it is nil
 	f.Root.Close()
 }
 
@@ -127,24 +117,27 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	if err != nil {
 		return wrapErr("examine", path, err)
 	}
-	if kind != "" && !s.allowNetwork {
-		return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be trusted: "+
-			"choose a local folder, or allow it with allow_network=true", driver.ErrUnsupported, s.dir, kind)
-	}
 	user, owner, mode, isMissing := os.Geteuid(), ownerOf(info), info.Mode(), path != s.dir
 	switch {
+	case kind != "" && !s.allowNetwork:
+		return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be "+
+			"trusted: choose a local folder, or allow it with allow_network=true",
+			driver.ErrUnsupported, s.dir, kind)
 	case !info.IsDir():
 		return wrapErr("open", path, syscall.ENOTDIR)
 	case owner != user && owner != 0 && (!isMissing || user == 0):
-		return fmt.Errorf("%w: %s belongs to the user %d, and this process runs as the user %d: name a folder of this user, or one of root "+
-			"that a group may write", driver.ErrInvalid, path, owner, user)
+		return fmt.Errorf("%w: %s belongs to the user %d, and this process runs as the user %d: "+
+			"name a folder of this user, or one of root that a group may write",
+			driver.ErrInvalid, path, owner, user)
 	case isMissing || runtime.GOOS == "windows":
 		return nil
 	case mode&0o002 != 0:
-		return fmt.Errorf("%w: every user of this host may write %s, and so take and block its locks: name a folder of this user's own, "+
-			"which is made if it is missing, or let a group write this one (chgrp GROUP, chmod 2770)", driver.ErrInvalid, path)
+		return fmt.Errorf("%w: every user of this host may write %s, and so take and block its "+
+			"locks: name a folder of this user's own, which is made if it is missing, or let a "+
+			"group write this one (chgrp GROUP, chmod 2770)", driver.ErrInvalid, path)
 	case mode&0o020 != 0 && mode&fs.ModeSticky != 0:
-		return fmt.Errorf("%w: the users of %s may not replace each other's files in it, since it is sticky: chmod -t", driver.ErrInvalid, path)
+		return fmt.Errorf("%w: the users of %s may not replace each other's files in it, since it "+
+			"is sticky: chmod -t", driver.ErrInvalid, path)
 	}
 	return nil
 }
@@ -182,14 +175,15 @@ func (s *Store) makeFolder() error {
 	}
 	for err == nil && missing != "." {
 		missing = filepath.Dir(missing)
-		err = syncFolder(above.Open(missing))
+		err = syncFolder(above, missing)
 	}
 	return err
 }
 
-// syncFolder makes the names in a folder survive a power loss, and closes it. Windows cannot sync a
-// folder, and NTFS keeps a journal of names.
-func syncFolder(f *os.File, err error) error {
+// syncFolder makes the names in a folder survive a power loss. Windows cannot sync a folder, and
+// NTFS keeps a journal of names.
+func syncFolder(root *os.Root, name string) error {
+	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil // A folder that may be written need not be readable.
 	}
@@ -217,25 +211,28 @@ func (f *folder) names() ([]string, error) {
 }
 
 // read returns the contents of a file, and when it was written. They are nil if it is missing.
-func (f *folder) read(file string) (contents []byte, info fs.FileInfo, err error) {
+func (f *folder) read(file string) (contents []byte, written time.Time, err error) {
+	const most = 16 << 20
 	opened, err := f.OpenFile(file, os.O_RDONLY|openFlags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+		return nil, written, nil
 	}
+	var info fs.FileInfo
 	if err == nil {
 		defer opened.Close()
 		info, err = opened.Stat()
 	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
 		info, err = there, nil // such as a link that leads out of the folder
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-		return nil, nil, corruptErr(f.path(file), "it is no file of this store", "remove it, and see who has put it there")
-	}
 	if err == nil {
-		contents = make([]byte, info.Size())
+		if !info.Mode().IsRegular() || info.Size() > most {
+			return nil, written, corruptErr(f.path(file), "it is no file of this store",
+				"remove it, and see who has put it there")
+		}
+		contents, written = make([]byte, info.Size()), info.ModTime()
 		_, err = io.ReadFull(opened, contents)
 	}
-	return contents, info, notApplied("read", f.path(file), err)
+	return contents, written, notApplied("read", f.path(file), err)
 }
 
 // create makes a file that must not exist, with the permissions of the folder's files whatever the
@@ -256,7 +253,7 @@ func (f *folder) create(file string) (*os.File, error) {
 // is made or deleted, which takes some file systems ten times as long. With flush, the new file
 // survives a power loss. An error that matches driver.ErrNotApplied means that the former file is
 // there.
-func (f *folder) write(spare, file string, contents []byte, flush bool) error {
+func (f *folder) write(spare, file string, contents []byte, isNew, flush bool) error {
 	written, err := f.openSpare(spare)
 	if err != nil {
 		return notApplied("write", f.path(file), err)
@@ -267,14 +264,15 @@ func (f *folder) write(spare, file string, contents []byte, flush bool) error {
 	if err == nil && flush {
 		err = wrapErr("flush", f.path(file), f.store.host.flush(written))
 	}
-	if err = errors.Join(err, written.Close()); err == nil {
-		err = f.exchange(spare, file)
+	err = errors.Join(err, written.Close())
+	if err == nil && (isNew || !f.exchange(spare, file)) {
+		err = f.Rename(spare, file)
 	}
 	if err != nil {
 		return notApplied("write", f.path(file), err)
 	}
 	if flush {
-		return wrapErr("flush", f.path(file), syncFolder(f.Open(".")))
+		return wrapErr("flush", f.path(file), syncFolder(f.Root, "."))
 	}
 	return nil
 }
@@ -294,82 +292,4 @@ func (f *folder) openSpare(spare string) (*os.File, error) {
 		_ = f.Remove(spare)
 	}
 	return f.create(spare)
-}
-
-// Each name has one of shardCount kernel locks. The last lock is that of clockFile.
-const (
-	shardCount = 64
-	clockLock  = shardCount
-	lockCount  = shardCount + 1
-)
-
-// lockOf returns the number of the kernel lock of a name's file.
-func lockOf(file string) int {
-	h := fnv.New32a()
-	h.Write([]byte(file))
-	return int(h.Sum32() % shardCount)
-}
-
-// spareOf returns the name of the spare file of those who have a kernel lock.
-func spareOf(lock int) string { return fmt.Sprintf(".spare-%02d", lock) }
-
-// lock takes one of the kernel locks, and returns what gives it back. The caller has its turn in
-// this Store.
-func (f *folder) lock(ctx context.Context, i int) (unlock func(), err error) {
-	for {
-		file := f.locks[i]
-		if file == nil {
-			if file, err = f.openLock(ctx, fmt.Sprintf(".lock-%02d", i)); err != nil {
-				return nil, err
-			}
-			f.locks[i] = file
-		}
-		if err := await(ctx, file); err != nil {
-			return nil, err
-		}
-		if info, err := file.Stat(); err == nil && namesOf(info) > 0 {
-			return func() { _ = setLock(file, unlocked) }, nil
-		}
-		file.Close() // It was deleted, and another may be in its place.
-		f.locks[i] = nil
-	}
-}
-
-// openLock opens the file of a kernel lock, and makes it if it is missing. A file that another user
-// has just made gets its permissions a moment later, or, if that user was killed before, when that
-// user opens it next.
-func (f *folder) openLock(ctx context.Context, name string) (*os.File, error) {
-	const step, timeout = time.Millisecond, 100 * time.Millisecond
-	for waited := time.Duration(0); ; waited += step {
-		file, err := f.OpenFile(name, os.O_RDONLY|openFlags, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			file, err = f.create(name)
-		} else if err == nil && f.mode != 0o600 {
-			_ = file.Chmod(f.mode) // Only its maker may.
-		}
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
-			return file, notApplied("open", f.path(name), err)
-		}
-		if err := retry.Sleep(ctx, step); err != nil {
-			return nil, driver.NotApplied(err)
-		}
-	}
-}
-
-// errLocked means that another open file holds a lock.
-var errLocked = errors.New("locked")
-
-// await locks a file, for this process alone. Another one has it locked for microseconds, but for
-// longer if it is stopped then, or its disk hangs. So await tries at intervals until ctx ends.
-func await(ctx context.Context, file *os.File) error {
-	const first, last = 20 * time.Microsecond, 2 * time.Millisecond
-	for interval := first; ; interval = min(2*interval, last) {
-		err := setLock(file, exclusive)
-		if !errors.Is(err, errLocked) {
-			return notApplied("lock", file.Name(), err)
-		}
-		if err := retry.Sleep(ctx, interval); err != nil {
-			return driver.NotApplied(fmt.Errorf("%s is kept locked by another process, which is stopped or whose disk hangs: %w", file.Name(), err))
-		}
-	}
 }

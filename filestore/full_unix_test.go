@@ -71,7 +71,7 @@ func checkFullAtFirst(ctx context.Context, dir string) error {
 	for _, step := range []struct {
 		limit uint64
 		file  string
-	}{{0, sessionFile("")}, {60, clockFile}, {100, clockFile}} {
+	}{{0, sessionFile("")}, {60, ".lock"}, {100, ".lock"}} {
 		if err := limitFiles(step.limit); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func limitFiles(size uint64) error {
 func checkFull(ctx context.Context, s *Store, held driver.Request) error {
 	for _, name := range []string{"fresh", "free"} {
 		_, err := s.Acquire(ctx, request(name, time.Hour))
-		if err := sayFull(err, s.pathOf(name)); err != nil {
+		if err := sayFull(err, s.dir); err != nil {
 			return fmt.Errorf("acquire of a %s name: %w", name, err)
 		}
 		if records, err := s.Lookup(ctx, name); len(records) > 0 || err != nil {

@@ -46,6 +46,9 @@ func (h *host) bootMark() bootMark {
 // boot id of its own. Such containers agree on when the boot began, which is another time after a
 // reboot.
 func (h *host) isThisBoot(m bootMark) bool {
+	if m.Boot == h.boot {
+		return true
+	}
 	apart := h.bootMark().Began - m.Began
-	return m.Boot == h.boot || max(apart, -apart) < sameBegin.Milliseconds()
+	return max(apart, -apart) < sameBegin.Milliseconds()
 }

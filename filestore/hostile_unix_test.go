@@ -170,7 +170,7 @@ func TestForeignFiles(t *testing.T) {
 		syscall.Mkfifo(in("pipe.json"), 0o600),
 	)
 	for i := range lockCount {
-		spare := spareOf(i)
+		spare := s.folder.locks[i].spare()
 		_ = s.folder.Remove(spare)
 		err = errors.Join(err, os.Link(outside, in(spare)))
 	}

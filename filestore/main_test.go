@@ -364,18 +364,24 @@ func writeFile(tb testing.TB, path, text string) {
 // pathOf returns the path of the file of a name.
 func (s *Store) pathOf(name string) string { return filepath.Join(s.dir, fileName(name)) }
 
+// lockOf returns the path of the file of the kernel lock of a name.
+func (s *Store) lockOf(name string) string {
+	return filepath.Join(s.dir, fmt.Sprintf(".lock-%02d", lockOf(fileName(name))))
+}
+
 // A fakeHost is a host whose clocks the test sets. It can be rebooted, and lose power.
 type fakeHost struct {
 	boots int
 	wall  atomic.Int64 // nanoseconds
 	up    atomic.Int64
 
-	mu     sync.Mutex
-	broken error // what flushing fails with
+	mu      sync.Mutex
+	broken  error             // what flushing fails with
+	flushed map[string]string // contents by path
 }
 
 func newFakeHost() *fakeHost {
-	f := &fakeHost{boots: 1}
+	f := &fakeHost{boots: 1, flushed: map[string]string{}}
 	f.wall.Store(time.Now().UnixNano())
 	f.up.Store(int64(time.Hour))
 	return f
@@ -389,7 +395,11 @@ func (f *fakeHost) host() host {
 		flush: func(file *os.File) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return f.broken
+			contents, err := os.ReadFile(file.Name())
+			if f.broken == nil {
+				f.flushed[file.Name()] = string(contents)
+			}
+			return errors.Join(err, f.broken)
 		},
 	}
 }

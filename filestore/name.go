@@ -66,15 +66,11 @@ func isDevice(name string) bool {
 	return base[3] >= '0' && base[3] <= '9'
 }
 
-// mayMatchPrefix reports whether the lock of a record file can have a name that begins with prefix.
-// It is exact for names that are not shortened.
+// mayMatchPrefix reports whether the lock of a file can have a name that begins with prefix. It is
+// exact for names that are not shortened.
 func mayMatchPrefix(file, prefix string) bool {
-	escaped := strings.TrimSuffix(file, fileSuffix)
-	if strings.Contains(escaped, "~") {
-		return true
-	}
-	name, err := url.PathUnescape(escaped)
-	return err != nil || strings.HasPrefix(name, prefix)
+	name, err := url.PathUnescape(strings.TrimSuffix(file, fileSuffix))
+	return err != nil || strings.Contains(name, "~") || strings.HasPrefix(name, prefix)
 }
 
 // isNameFile reports whether a file is that of a name.

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type header struct {
 	Name   string `json:"name"`
 	Last   int64  `json:"last_token"` // the last that was made for the name
 	bootMark
+
+	IsFarAhead bool `json:"far_ahead,omitempty"` // so is Last
 }
 
 // entryData is what the file has of an entry beside what the rule knows. The Owner of an entry is
@@ -64,7 +67,8 @@ const (
 // encodeFile returns the contents of a name's file.
 func encodeFile(h *header, q *queue) []byte {
 	contents := make([]byte, 0, 256+512*q.Len())
-	contents = append(bytes.TrimSuffix(encodeJSON(h), []byte("}")), headerEnd...)
+	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
+	contents = append(contents, headerEnd...)
 	separator := "\n"
 	for e := range q.All() {
 		contents = append(contents, separator...)
@@ -90,18 +94,20 @@ func appendEntry(line []byte, e *entry) []byte {
 
 // decodeFile returns the header of a name's file and the entries, in their order.
 func decodeFile(contents []byte) (h header, entries []entry, err error) {
-	first, rest, _ := bytes.Cut(contents, []byte(headerEnd+"\n"))
-	rest, isWhole := bytes.CutSuffix(rest, []byte(fileEnd))
-	err = json.Unmarshal(append(bytes.Clone(first), '}'), &h)
+	first, rest, _ := strings.Cut(string(contents), headerEnd+"\n")
+	rest, isWhole := strings.CutSuffix(rest, fileEnd)
+	err = json.Unmarshal([]byte(first+"}"), &h)
 	switch {
 	case err == nil && h.Format > fileFormat:
 		return h, nil, fmt.Errorf("it has the format %d of another version of this store", h.Format)
-	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "" || h.Last < 0 || h.Last > driver.MaxToken:
+	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "" ||
+		h.Last < 0 || h.Last > driver.MaxToken:
 		return h, nil, errNotOurs
 	}
 	last := int64(0)
-	for line := range bytes.Lines(rest) {
-		e, ok := decodeEntry(bytes.TrimRight(line, ",\n"))
+	entries = make([]entry, 0, strings.Count(rest, "\n"))
+	for line := range strings.Lines(rest) {
+		e, ok := decodeEntry(strings.TrimRight(line, ",\n"))
 		if !ok || e.Token <= last || e.Token > h.Last {
 			return h, nil, errNotOurs
 		}
@@ -114,56 +120,40 @@ func decodeFile(contents []byte) (h header, entries []entry, err error) {
 var errNotOurs = errors.New("it is not what this store has written")
 
 // decodeEntry is the reverse of appendEntry.
-func decodeEntry(line []byte) (e entry, ok bool) {
+func decodeEntry(line string) (e entry, ok bool) {
+	fields := strings.SplitN(line, ",", 9)
+	if len(fields) < 9 {
+		return e, false
+	}
 	ok = true
-	skip := func(text string) {
-		rest, found := bytes.CutPrefix(line, []byte(text))
-		line, ok = rest, ok && found
-	}
-	number := func(key string) (n int64) {
-		skip(key)
-		for i, c := range line {
-			if c < '0' || c > '9' || i > 18 || n < 0 {
-				line = line[i:]
-				break
-			}
-			n = 10*n + int64(c-'0')
-		}
-		return n
-	}
-	flag := func(key string) (set bool) {
-		skip(key)
-		if set = bytes.HasPrefix(line, []byte("true")); set {
-			skip("true")
-		} else {
-			skip("false")
-		}
-		return set
-	}
-	digits := func(key string, size int) string {
-		skip(key)
-		if ok = ok && len(line) > size; !ok {
-			return ""
-		}
-		text := string(line[:size])
-		line = line[size:]
+	value := func(i int, before, after string) string {
+		text, hasBefore := strings.CutPrefix(fields[i], before)
+		text, hasAfter := strings.CutSuffix(text, after)
+		ok = ok && hasBefore && hasAfter
 		return text
 	}
-	e.Token = number(`{"token":`)
-	e.Tokens = int(number(`,"tokens":`))
-	e.Limit = int(number(`,"limit":`))
-	e.Until = time.Duration(number(`,"until_ns":`))
-	e.Kept = flag(`,"kept":`)
-	e.Data.detached = flag(`,"detached":`)
-	e.Data.session = digits(`,"session":"`, sessionIDLen)
-	e.Owner = digits(`","owner_sha256":"`, 64)
-	skip(`",`)
-	e.Data.public = string(line)
-	return e, ok && e.Limit > 0 && e.Tokens > 0 && isHex(e.Data.session) && isHex(e.Owner)
+	number := func(i int, before string) int64 {
+		n, err := strconv.ParseInt(value(i, before, ""), 10, 64)
+		ok = ok && err == nil && n >= 0
+		return n
+	}
+	e.Token = number(0, `{"token":`)
+	e.Tokens = int(number(1, `"tokens":`))
+	e.Limit = int(number(2, `"limit":`))
+	e.Until = time.Duration(number(3, `"until_ns":`))
+	e.Kept = value(4, `"kept":`, "") == "true"
+	e.Data.detached = value(5, `"detached":`, "") == "true"
+	e.Data.session = value(6, `"session":"`, `"`)
+	e.Owner = value(7, `"owner_sha256":"`, `"`)
+	e.Data.public = fields[8]
+	return e, ok && e.Limit > 0 && e.Tokens > 0 &&
+		isHex(e.Data.session, sessionIDLen) && isHex(e.Owner, 2*sha256.Size)
 }
 
-// isHex reports whether text has hexadecimal digits only.
-func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
+// isHex reports whether text has so many hexadecimal digits and nothing else.
+func isHex(text string, digits int) bool {
+	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
+}
 
 // newEntryData returns what is kept with the entry of a request.
 func newEntryData(req *driver.Request, session string, since time.Time) entryData {

@@ -121,7 +121,7 @@ func (s *Store) makeDeadSession() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	dead, err := f.makeSession(context.Background())
+	dead, err := f.makeSession()
 	if err != nil {
 		return nil, err
 	}

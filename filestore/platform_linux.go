@@ -98,14 +98,11 @@ func networkNameOf(dir string) (string, error) {
 	return networkFileSystems[uint32(fs.Type)], err
 }
 
-// exchange gives a file the name of another, and that one the name of the file, in one step. If
-// there is no other, or the file system cannot do that, the file alone changes its name.
-func (f *folder) exchange(file, other string) error {
-	if f.list != nil {
-		fd := int(f.list.Fd())
-		if unix.Renameat2(fd, file, fd, other, unix.RENAME_EXCHANGE) == nil {
-			return nil
-		}
+// exchange lets two files of the folder change places in one step. It reports false if it cannot.
+func (f *folder) exchange(file, other string) bool {
+	if f.list == nil {
+		return false
 	}
-	return f.Rename(file, other)
+	fd := int(f.list.Fd())
+	return unix.Renameat2(fd, file, fd, other, unix.RENAME_EXCHANGE) == nil
 }

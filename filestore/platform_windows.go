@@ -14,8 +14,9 @@ import (
 
 // How a file is locked.
 const (
-	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK
-	shared    = 0
+	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	shared    = windows.LOCKFILE_FAIL_IMMEDIATELY
+	awaited   = windows.LOCKFILE_EXCLUSIVE_LOCK
 	unlocked  = -1
 )
 
@@ -37,7 +38,7 @@ func setLock(f *os.File, how int) error {
 		if how == unlocked {
 			result = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &at)
 		} else {
-			result = windows.LockFileEx(windows.Handle(fd), uint32(how)|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+			result = windows.LockFileEx(windows.Handle(fd), uint32(how), 0, 1, 0, &at)
 		}
 	})
 	if errors.Is(result, windows.ERROR_LOCK_VIOLATION) || errors.Is(result, windows.ERROR_IO_PENDING) {

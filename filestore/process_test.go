@@ -344,7 +344,7 @@ func TestClose(t *testing.T) {
 func TestHeldUp(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	file, err := os.Open(filepath.Join(s.dir, fmt.Sprintf(".lock-%02d", lockOf(fileName("name")))))
+	file, err := os.Open(s.lockOf("name"))
 	if err != nil {
 		t.Fatal(err)
 	}

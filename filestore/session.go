@@ -39,6 +39,7 @@ type session struct {
 	watcher  *fsnotify.Watcher   // nil if there is none
 	timer    *time.Timer         // of the looks
 	nextLook time.Time           // when it fires; zero if it is not set
+	idle     bool                // there were no entries at the latest look
 	closed   bool
 	running  sync.WaitGroup
 }
@@ -47,21 +48,28 @@ type session struct {
 type ownEntry struct {
 	actor
 	position int      // among the places, from 1; 0 for a hold
-	before   []string // the sessions whose end may make it a hold
+	before   []string // for a place at the front: the sessions whose end may make it a hold
 }
 
 const (
 	sessionIDLen = 32
 
 	// near is up to which position a place is watched: systems have few watchers for a user, often
-	// 128.
-	near = 16
+	// 128. Those up to front look for the death of others.
+	near  = 16
+	front = 4
 
-	// A Store looks at intervals of lookStep for each position, of watchedStep if it watches its
-	// file and looks only for the death of others, and of holdLook for a hold that is not watched.
-	lookStep    = 10 * time.Millisecond
-	watchedStep = 25 * time.Millisecond
-	holdLook    = 50 * time.Millisecond
+	// A Store looks at intervals of lookStep for each position, and of holdLook for a hold that it
+	// cannot watch.
+	lookStep = 10 * time.Millisecond
+	holdLook = 50 * time.Millisecond
+
+	// idleTime is half of the time after which a watcher without entries is closed, at least.
+	idleTime = 500 * time.Millisecond
+
+	// maxBefore is how many sessions a Store looks at for an entry. The death of one of the others
+	// is found by whoever makes a request.
+	maxBefore = 32
 
 	// maxNotices is the size at which the file is cut.
 	maxNotices = 64 << 10
@@ -70,7 +78,7 @@ const (
 func sessionFile(id string) string { return ".session-" + id }
 
 // openSession returns the session of this Store, and makes it when it is first needed.
-func (f *folder) openSession(ctx context.Context) (*session, error) {
+func (f *folder) openSession() (*session, error) {
 	if own := f.session.Load(); own != nil {
 		return own, nil
 	}
@@ -79,10 +87,10 @@ func (f *folder) openSession(ctx context.Context) (*session, error) {
 	if own := f.session.Load(); own != nil {
 		return own, nil
 	}
-	s, err := f.makeSession(ctx)
+	s, err := f.makeSession()
 	if isFull(err) { // perhaps of the files of dead sessions
 		f.sweep()
-		s, err = f.makeSession(ctx)
+		s, err = f.makeSession()
 	}
 	if err != nil {
 		return nil, err
@@ -95,28 +103,28 @@ func (f *folder) openSession(ctx context.Context) (*session, error) {
 }
 
 // makeSession makes the file of a session.
-func (f *folder) makeSession(ctx context.Context) (*session, error) {
-	s := &session{folder: f, entries: map[string]ownEntry{}}
+func (f *folder) makeSession() (*session, error) {
 	for {
 		random := make([]byte, sessionIDLen/2)
 		rand.Read(random)
-		s.id = hex.EncodeToString(random)
-		var err error
-		if s.file, err = f.create(sessionFile(s.id)); err != nil {
-			return nil, notApplied("create", f.path(sessionFile(s.id)), err)
+		id := hex.EncodeToString(random)
+		file, err := f.create(sessionFile(id))
+		if err != nil {
+			return nil, notApplied("create", f.path(sessionFile(id)), err)
 		}
-		if err = await(ctx, s.file); err == nil {
-			_, err = fmt.Fprintf(s.file, "{\"holdfast\":%d,\"pid\":%d,\"started\":%q}\n", fileFormat, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+		if err = setLock(file, awaited); err == nil { // Others may look at it, for a moment.
+			_, err = fmt.Fprintf(file, "{\"holdfast\":%d,\"pid\":%d,\"started\":%q}\n",
+				fileFormat, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 		}
 		if err != nil {
-			s.file.Close()
-			_ = f.Remove(sessionFile(s.id))
-			return nil, notApplied("write", f.path(sessionFile(s.id)), err)
+			file.Close()
+			_ = f.Remove(sessionFile(id))
+			return nil, notApplied("write", f.path(sessionFile(id)), err)
 		}
-		if info, err := s.file.Stat(); err == nil && namesOf(info) > 0 {
-			return s, nil
+		if info, err := file.Stat(); err == nil && namesOf(info) > 0 {
+			return &session{folder: f, id: id, file: file, entries: map[string]ownEntry{}}, nil
 		}
-		s.file.Close() // It was swept before it was locked.
+		file.Close() // It was swept before it was locked.
 	}
 }
 
@@ -144,39 +152,38 @@ func (f *folder) removeDead(id string) {
 // sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
 // that have become free because of them. A process that is killed leaves fewer, as a rule.
 func (f *folder) sweep() {
-	const some = 16
+	const some = 64
 	files, err := f.names()
 	if err != nil {
 		return
 	}
 	mathrand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-	sessions, names := 0, 0
-	for _, file := range files {
-		if id, ok := strings.CutPrefix(file, sessionFile("")); ok && sessions < some {
-			sessions++
+	for _, file := range files[:min(some, len(files))] {
+		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
 			f.removeDead(id)
-		} else if isNameFile(file) && names < some {
-			names++
+		} else if isNameFile(file) {
 			f.sweepName(file)
 		}
 	}
 }
 
+// sweepName takes the dead out of the file of a name that nobody in this process uses now.
 func (f *folder) sweepName(file string) {
 	turn := f.store.turns[lockOf(file)]
 	select {
 	case turn <- struct{}{}:
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		_, _ = f.lookup(ctx, file, "")
+		_ = f.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
 		cancel()
 		<-turn
-	default: // It is in use.
+	default:
 	}
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
 func (f *folder) knock(id, hash string, token int64) {
-	if file, err := f.OpenFile(sessionFile(id), os.O_WRONLY|os.O_APPEND|openFlags, 0); err == nil {
+	file, err := f.OpenFile(sessionFile(id), os.O_WRONLY|os.O_APPEND|openFlags, 0)
+	if err == nil {
 		_, _ = fmt.Fprintf(file, "%s %d\n", hash, token)
 		file.Close()
 	}
@@ -184,15 +191,29 @@ func (f *folder) knock(id, hash string, token int64) {
 
 // note keeps what there is to know of the entry of an actor, or that it has none.
 func (s *session) note(who actor, st *state) {
-	position, before, found := st.find(who.hash)
+	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds())}
+	isThere := false
+	for e := range st.queue.All() {
+		if isThere = e.Owner == who.hash; isThere {
+			break
+		}
+		if own.position <= 1 && len(own.before) < maxBefore && !e.Kept {
+			own.before = append(own.before, e.Data.session)
+		}
+		own.position++
+	}
+	if own.position = max(own.position, 0); own.position == 0 || own.position > front {
+		own.before = nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !found {
+	if !isThere {
 		delete(s.entries, who.hash)
+		s.scheduleLocked()
 		return
 	}
-	s.entries[who.hash] = ownEntry{who, position, before}
-	if position <= near && s.watcher == nil && !s.closed {
+	s.entries[who.hash], s.idle = own, false
+	if own.position <= near && s.watcher == nil && !s.closed {
 		s.watchLocked()
 	}
 	s.scheduleLocked()
@@ -213,13 +234,13 @@ func (s *session) watchLocked() {
 		s.receive() // what came before
 		for {
 			select {
-			case _, ok := <-watcher.Events:
-				if !ok {
+			case _, isOpen := <-watcher.Events:
+				if !isOpen {
 					return
 				}
 				s.receive()
-			case _, ok := <-watcher.Errors: // It has missed some, perhaps all that come later.
-				if !ok {
+			case _, isOpen := <-watcher.Errors: // It has missed some, perhaps all that come later.
+				if !isOpen {
 					return
 				}
 				s.folder.store.notices.Send("", "", 0)
@@ -231,19 +252,21 @@ func (s *session) watchLocked() {
 // scheduleLocked sets the time of the next look.
 func (s *session) scheduleLocked() {
 	interval := time.Duration(0)
+	if len(s.entries) == 0 && s.watcher != nil {
+		interval = idleTime
+	}
 	for _, e := range s.entries {
 		step := lookStep * time.Duration(e.position)
-		switch {
-		case s.watcher != nil:
-			step = watchedStep * time.Duration(e.position)
-		case e.position == 0:
+		if e.position == 0 {
 			step = holdLook
 		}
-		if step > 0 && (interval == 0 || step < interval) {
+		isNeeded := s.watcher == nil || len(e.before) > 0
+		if isNeeded && (interval == 0 || step < interval) {
 			interval = step
 		}
 	}
-	if next := time.Now().Add(interval); interval > 0 && !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
+	next := time.Now().Add(interval)
+	if interval > 0 && !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
 		s.nextLook = next
 		s.timer.Reset(interval)
 	}
@@ -254,21 +277,24 @@ func (s *session) look() {
 	s.receive()
 	s.mu.Lock()
 	entries := slices.Collect(maps.Values(s.entries))
+	if s.idle && s.watcher != nil {
+		s.watcher.Close() // There are few of them in a system.
+		s.watcher = nil
+	}
+	s.idle = len(entries) == 0
 	s.nextLook = time.Time{}
 	s.scheduleLocked()
 	s.mu.Unlock()
-	living := map[string]bool{}
+	living := map[string]bool{s.id: true}
 	for _, e := range entries {
-		for _, id := range e.before {
-			alive, known := living[id]
-			if !known {
-				alive = s.folder.isAlive(id)
-				living[id] = alive
+		isDead := func(id string) bool {
+			if _, known := living[id]; !known {
+				living[id] = s.folder.isAlive(id)
 			}
-			if !alive {
-				s.folder.store.notices.Send(e.name, e.owner, 0)
-				break
-			}
+			return !living[id]
+		}
+		if slices.ContainsFunc(e.before, isDead) {
+			s.folder.store.notices.Send(e.name, e.owner, 0)
 		}
 	}
 }
@@ -301,15 +327,15 @@ func (s *session) receive() {
 	}
 }
 
-// send passes a notice on to the owner of an entry, which is no place any more.
+// send passes a notice on to the owner of an entry. With a token it is no place any more.
 func (s *session) send(hash string, token int64) {
 	s.mu.Lock()
-	e, known := s.entries[hash]
-	if known {
+	e, isOwn := s.entries[hash]
+	if isOwn && token > 0 {
 		s.entries[hash] = ownEntry{actor: e.actor}
 	}
 	s.mu.Unlock()
-	if known {
+	if isOwn {
 		s.folder.store.notices.Send(e.name, e.owner, token)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -14,15 +15,18 @@ import (
 // A state is that of a name: its file, and the rule over its entries.
 type state struct {
 	folder   *folder
+	lock     *kernelLock
+	file     string
 	contents []byte // of the file; nil if it is missing
 	header   header
 	queue    queue
 	now      time.Duration // of the boot clock, since the name was locked
 
-	// lastHold is the token of the last hold in the file. A hold with a greater one is new.
-	lastHold int64
-	broken   []entry
+	// Of the file as it was read: the tokens of the last hold and of the first place, or the last
+	// entry if none is a place.
+	lastHold, firstPlace int64
 
+	broken []entry
 	living map[string]bool // what is known of sessions
 }
 
@@ -32,16 +36,17 @@ type actor struct {
 	hash        string // what is written of the owner
 }
 
-// update does a verb on the state in a file, writes what has changed, and then notifies the owners
-// of entries that have become holds, apart from the actor, and of those that were broken. If verb
-// returns an error, nothing is written.
-func (f *folder) update(ctx context.Context, file, name string, who actor, verb func(*state) error) error {
-	lock := lockOf(file)
-	unlock, err := f.lock(ctx, lock)
-	if err != nil {
+// update does a verb on the state in a file, which is that of a name, or of any if name is "". It
+// writes what has changed, and then notifies the owners of entries that have become holds, apart
+// from the actor, and of those that were broken. If verb returns an error, nothing is written.
+func (f *folder) update(
+	ctx context.Context, file, name string, who actor, verb func(*state) error,
+) error {
+	lock := &f.locks[lockOf(file)]
+	if err := lock.lock(ctx); err != nil {
 		return err
 	}
-	st, err := f.readState(file, name)
+	st, err := f.readState(lock, file, name)
 	if err == nil {
 		err = verb(st)
 	}
@@ -50,48 +55,52 @@ func (f *folder) update(ctx context.Context, file, name string, who actor, verb 
 		own.note(who, st) // before others can read the entry, and send a notice
 	}
 	if err == nil {
-		err = st.write(ctx, file, spareOf(lock))
+		err = st.write()
 	}
-	unlock()
+	lock.unlock()
 	if err == nil {
 		st.tell(who.hash)
 	}
 	return err
 }
 
-// readState reads a file, which is that of a name, or of any if name is "".
-func (f *folder) readState(file, name string) (*state, error) {
-	contents, info, err := f.read(file)
+func (f *folder) readState(lock *kernelLock, file, name string) (*state, error) {
+	contents, written, err := f.read(file)
 	if err != nil {
 		return nil, err
 	}
 	host := &f.store.host
 	st := &state{
-		folder: f, contents: contents, now: host.uptime(), living: map[string]bool{},
+		folder: f, lock: lock, file: file, contents: contents, now: host.uptime(),
 		header: header{Format: fileFormat, Name: name, bootMark: host.bootMark()},
+		living: map[string]bool{},
 	}
-	if contents != nil {
-		// What was not flushed before a power loss may be cut, old, or that of another file.
-		err := st.decode(file)
-		isTorn := errors.Is(err, errNotOurs) && host.isBeforeBoot(info.ModTime())
-		if err != nil && !isTorn {
-			return nil, corruptErr(f.path(file), err.Error(), "look at it, and delete it when nobody holds that lock")
-		}
+	if contents == nil {
+		return st, nil
+	}
+	// What was not flushed before a power loss may be cut, old, or that of another file.
+	err = st.decode()
+	if isTorn := errors.Is(err, errNotOurs) && host.isBeforeBoot(written); err != nil && !isTorn {
+		return nil, corruptErr(f.path(file), err.Error(),
+			"look at it, and delete it when nobody holds that lock")
 	}
 	if holds := st.queue.Holds(); len(holds) > 0 {
 		st.lastHold = holds[len(holds)-1].Token
+	}
+	for e := range st.inTheWay() {
+		st.firstPlace = e.Token
 	}
 	return st, nil
 }
 
 // decode sets the header and the entries. Those of an earlier boot are over, as are the processes
 // that made them.
-func (st *state) decode(file string) error {
+func (st *state) decode() error {
 	h, entries, err := decodeFile(st.contents)
 	if err != nil {
 		return err
 	}
-	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != file {
+	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != st.file {
 		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
 	isThisBoot := st.folder.store.host.isThisBoot(h.bootMark)
@@ -120,49 +129,73 @@ func (st *state) isAlive(session string) bool {
 // bury ends the entries of dead processes that are in the way of others: those among the holds, and
 // the first place. It reports whether there were any. The dead farther back stay until they are
 // there.
-func (st *state) bury() (any bool) {
+func (st *state) bury() (found bool) {
 	for {
 		var dead []string
-		behind := len(st.queue.Holds())
-		for e := range st.queue.All() {
+		for e := range st.inTheWay() {
 			if !e.Kept && !e.Data.detached && !st.isAlive(e.Data.session) {
 				dead = append(dead, e.Owner)
 			}
-			if behind--; behind < 0 {
-				break
-			}
 		}
 		if len(dead) == 0 {
-			return any
+			return found
 		}
 		for _, owner := range dead {
 			st.queue.Release(owner, 0, st.now)
 		}
-		any = true
+		found = true
+	}
+}
+
+// inTheWay yields the holds and the first place.
+func (st *state) inTheWay() func(yield func(*entry) bool) {
+	return func(yield func(*entry) bool) {
+		left := len(st.queue.Holds()) + 1
+		for e := range st.queue.All() {
+			if left--; left < 0 || !yield(e) {
+				return
+			}
+		}
 	}
 }
 
 // acquire makes the entry of a request.
-func (st *state) acquire(ctx context.Context, req *driver.Request, data entryData) (res driver.Result, err error) {
-	clock, err := st.folder.tokenClock(ctx, 0)
+func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result, err error) {
+	c, err := st.lock.readCounter()
 	if err != nil {
 		return res, err
 	}
-	counter := lockqueue.Counter{Last: st.header.Last, Clock: clock.now(st.now)}
-	own, _, err := st.queue.Acquire(req, data, st.now, &counter)
+	tokens := lockqueue.Counter{
+		Last: st.header.Last, Clock: max(c.Last+1, st.folder.store.host.wall().UnixMicro()),
+	}
+	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
 	if err == nil && own.State != driver.Held && st.bury() {
 		st.queue.Release(req.Owner, 0, st.now)
-		own, _, err = st.queue.Acquire(req, data, st.now, &counter)
+		own, _, err = st.queue.Acquire(req, data, st.now, &tokens)
 	}
 	if err != nil {
 		return res, err
 	}
-	st.header.Last = counter.Last
-	res = driver.Result{Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token}
+	res = driver.Result{
+		Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token,
+	}
 	if !res.Granted {
 		res.Held = st.record(st.queue.Holds()[0])
 	}
-	return res, nil
+	if own.Token == 0 {
+		return res, nil
+	}
+	// A token ahead of the clock, by some caller's floor, concerns this name alone: its file stays.
+	// One that is far ahead is not covered by the mark, and so is flushed.
+	st.header.Last, st.header.IsFarAhead = tokens.Last, tokens.Last > tokens.Clock+markLead
+	if tokens.Last < tokens.Clock+2*driver.MaxTokens {
+		c.Last = tokens.Last
+	}
+	covered := tokens.Last
+	if st.header.IsFarAhead {
+		covered = c.Last
+	}
+	return res, st.lock.writeCounter(c, covered)
 }
 
 // renew prolongs the entry of an owner, whose notices go to a session from now on.
@@ -212,82 +245,63 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// find reports whether an owner has an entry, and returns its position among the places, from 1, or
-// 0 for a hold, and for a place the sessions that bury looks at: those of the holds and the first
-// place.
-func (st *state) find(owner string) (position int, before []string, found bool) {
-	const most = 32 // The death of one of the others is found by whoever looks.
-	position = 1 - len(st.queue.Holds())
-	for e := range st.queue.All() {
-		if e.Owner == owner {
-			return max(position, 0), before, true
-		}
-		if position <= 1 && len(before) < most && !e.Kept {
-			before = append(before, e.Data.session)
-		}
-		position++
-	}
-	return 0, nil, false
-}
-
-// write makes the file that of the state. The file of a free name goes once the clock has passed
-// its last token, and becomes the spare one.
-func (st *state) write(ctx context.Context, file, spare string) error {
+// write makes the file that of the state. The file of a free name goes, and becomes the spare one,
+// unless its last token is far ahead of the clock.
+func (st *state) write() error {
 	f := st.folder
-	if st.queue.Len() == 0 && st.contents == nil {
-		return nil
-	}
-	clock, err := f.tokenClock(ctx, 0)
-	if err != nil {
-		return err
-	}
 	if st.queue.Len() == 0 {
-		ahead := func() time.Duration {
-			return time.Duration(st.header.Last+1-clock.now(f.store.host.uptime())) * time.Microsecond
+		if st.contents == nil {
+			return nil
 		}
-		if left := ahead(); left > 0 && left <= driver.MaxTokens*time.Microsecond {
-			time.Sleep(left) // A block of tokens was used for less than 64 µs.
+		c, err := st.lock.readCounter()
+		if err != nil {
+			return err
 		}
-		if ahead() <= 0 {
-			return notApplied("delete", f.path(file), f.Rename(file, spare))
+		last := st.header.Last
+		if last > c.Last && last <= f.store.host.wall().UnixMicro() {
+			c.Last = last
+			err = st.lock.writeCounter(c, last)
 		}
-	}
-	contents := encodeFile(&st.header, &st.queue)
-	switch {
-	case bytes.Equal(contents, st.contents):
-		return nil
-	case len(contents) > maxFile:
-		return driver.NotApplied(fmt.Errorf("the name has %d entries, and there is room for no more", st.queue.Len()))
-	}
-	// A token that is far ahead of the clock, by some caller's floor, is not covered by the mark.
-	// If the mark were raised to it, the tokens of all names would be as high from the next boot
-	// on.
-	isFarAhead := st.header.Last > clock.now(st.now)+markLead
-	if st.header.Last > clock.Mark && !isFarAhead {
-		if _, err := f.tokenClock(ctx, st.header.Last); err != nil {
+		if err == nil && last <= c.Last {
+			err = notApplied("delete", f.path(st.file), f.Rename(st.file, st.lock.spare()))
+		}
+		if err != nil || last <= c.Last {
 			return err
 		}
 	}
-	return f.write(spare, file, contents, isFarAhead)
+	contents := encodeFile(&st.header, &st.queue)
+	if bytes.Equal(contents, st.contents) {
+		return nil
+	}
+	return f.write(st.lock.spare(), st.file, contents, st.contents == nil, st.header.IsFarAhead)
 }
 
-// tell sends the notices. Those of other Stores go through the files of their sessions.
+// tell sends the notices to those whose entries have become holds or were broken. When places have
+// come forward, it also wakes the one at the end of those that are near, and at each distance from
+// the front twice as great: they look where they are now, and so how often they have to.
 func (st *state) tell(actor string) {
 	send := func(e *entry, token int64) {
-		if own := st.folder.session.Load(); own != nil && own.id == e.Data.session {
+		own := st.folder.session.Load()
+		switch {
+		case e.Kept || e.Owner == actor:
+		case own != nil && own.id == e.Data.session:
 			own.send(e.Owner, token)
-		} else {
+		default:
 			st.folder.knock(e.Data.session, e.Owner, token)
 		}
 	}
 	for _, e := range st.queue.Holds() {
-		if e.Token > st.lastHold && e.Owner != actor {
+		if e.Token > st.lastHold {
 			send(e, e.Token)
 		}
 	}
 	for i := range st.broken {
-		if e := &st.broken[i]; !e.Kept {
-			send(e, 0)
+		send(&st.broken[i], 0)
+	}
+	places := slices.Collect(st.queue.All())[len(st.queue.Holds()):]
+	if len(places) >= near && places[0].Token != st.firstPlace {
+		for position := near; position <= len(places); position *= 2 {
+			send(places[position-1], 0)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (s *Store) Session() *os.File {
 	if err != nil {
 		return nil
 	}
-	own, err := f.openSession(context.Background())
+	own, err := f.openSession()
 	if err != nil {
 		return nil
 	}
@@ -120,21 +120,22 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if req.Place > 0 {
 		req.Place += clockStep
 	}
-	return inTurn(ctx, s, fileName(req.Name), true, func(ctx context.Context, f *folder, file string) (res driver.Result, err error) {
-		own, err := f.openSession(ctx)
+	var res driver.Result
+	err := s.inTurn(ctx, fileName(req.Name), true, func(f *folder, file string) error {
+		own, err := f.openSession()
 		if err != nil {
-			return res, err
+			return err
 		}
 		data := newEntryData(&req, own.id, s.host.wall())
-		err = f.update(ctx, file, req.Name, who, func(st *state) (err error) {
-			res, err = st.acquire(ctx, &req, data)
+		return f.update(ctx, file, req.Name, who, func(st *state) (err error) {
+			res, err = st.acquire(&req, data)
 			return err
 		})
-		if err != nil {
-			return driver.Result{}, err
-		}
-		return res, nil
 	})
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return res, nil
 }
 
 // Renew implements [driver.Store]. Every name has a file of its own, so one entry may be renewed
@@ -143,12 +144,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	entries := make([]driver.Entry, len(reqs))
 	var failure error
 	for i, req := range reqs {
-		var err error
-		entries[i], err = s.renew(ctx, req)
+		entry, err := s.renew(ctx, req)
 		switch {
-		case err != nil && len(reqs) > 1: // It stands for all, of which some may have been prolonged.
+		case err == nil:
+			entries[i] = entry
+		case len(reqs) > 1: // It stands for all, of which some may have been prolonged.
 			failure = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
-		case err != nil:
+		default:
 			failure = err
 		}
 	}
@@ -160,24 +162,24 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
 	who := newActor(req.Name, req.Owner)
-	entry, err := inTurn(ctx, s, fileName(req.Name), false, func(ctx context.Context, f *folder, file string) (entry driver.Entry, err error) {
-		own, err := f.openSession(ctx)
+	var entry driver.Entry
+	err := s.inTurn(ctx, fileName(req.Name), false, func(f *folder, file string) error {
+		own, err := f.openSession()
 		if err != nil {
-			return entry, err
+			return err
 		}
-		err = f.update(ctx, file, req.Name, who, func(st *state) error {
+		return f.update(ctx, file, req.Name, who, func(st *state) error {
 			entry = st.renew(who.hash, req.Token, req.TTL+clockStep, own.id)
 			return nil
 		})
-		if err != nil {
-			return driver.Entry{}, err
-		}
-		return entry, nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return driver.Entry{State: driver.Lost}, nil
+	case err != nil:
+		return driver.Entry{}, err
 	}
-	return entry, err
+	return entry, nil
 }
 
 // Release implements [driver.Store].
@@ -186,76 +188,75 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if req.Keep > 0 {
 		req.Keep += clockStep
 	}
-	ended, err := inTurn(ctx, s, fileName(req.Name), false, func(ctx context.Context, f *folder, file string) (ended bool, err error) {
-		err = f.update(ctx, file, req.Name, who, func(st *state) error {
+	var ended bool
+	err := s.inTurn(ctx, fileName(req.Name), false, func(f *folder, file string) error {
+		return f.update(ctx, file, req.Name, who, func(st *state) error {
 			ended = st.release(who.hash, req.Keep)
 			return nil
 		})
-		return ended && err == nil, err
 	})
-	return ended, ifThere(err)
+	if err != nil {
+		return false, ifThere(err)
+	}
+	return ended, nil
 }
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	records, err := inTurn(ctx, s, fileName(name), false, func(ctx context.Context, f *folder, file string) (records []driver.Record, err error) {
-		err = f.update(ctx, file, name, actor{}, func(st *state) error {
-			records = st.breakHolds(token)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		return records, nil
+	return s.show(ctx, fileName(name), name, func(st *state) []driver.Record {
+		return st.breakHolds(token)
 	})
-	return records, ifThere(err)
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	records, err := inTurn(ctx, s, fileName(name), false, func(ctx context.Context, f *folder, file string) ([]driver.Record, error) {
-		return f.lookup(ctx, file, name)
-	})
-	return records, ifThere(err)
+	return s.show(ctx, fileName(name), name, (*state).holds)
 }
 
-// lookup returns the holds and keeps in a file, which is that of a name, or of any if name is "".
-// What has ended is taken out of the file.
-func (f *folder) lookup(ctx context.Context, file, name string) (records []driver.Record, err error) {
-	err = f.update(ctx, file, name, actor{}, func(st *state) error {
-		records = st.holds()
-		return nil
+// show returns the records of a verb on a file, which is that of a name, or of any if name is "".
+func (s *Store) show(
+	ctx context.Context, file, name string, verb func(*state) []driver.Record,
+) ([]driver.Record, error) {
+	var records []driver.Record
+	err := s.inTurn(ctx, file, false, func(f *folder, file string) error {
+		return f.update(ctx, file, name, actor{}, func(st *state) error {
+			records = verb(st)
+			return nil
+		})
 	})
-	return records, err
+	if err != nil {
+		return nil, ifThere(err)
+	}
+	return records, nil
 }
 
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		files, err := inTurn(ctx, s, "", false, func(_ context.Context, f *folder, _ string) ([]string, error) { return f.names() })
+		var files []string
+		err := s.inTurn(ctx, "", false, func(f *folder, _ string) (err error) {
+			files, err = f.names()
+			return err
+		})
+		if err != nil {
+			if err := ifThere(err); err != nil {
+				yield(driver.Record{}, err)
+			}
+			return
+		}
 		for _, file := range files {
 			if !isNameFile(file) || !mayMatchPrefix(file, prefix) {
 				continue
 			}
-			var records []driver.Record
-			records, err = inTurn(ctx, s, file, false, func(ctx context.Context, f *folder, file string) ([]driver.Record, error) {
-				return f.lookup(ctx, file, "")
-			})
-			if err != nil && !errors.Is(err, driver.ErrCorrupt) {
-				break
-			}
-			if err != nil && !yield(driver.Record{}, err) {
+			records, err := s.show(ctx, file, "", (*state).holds)
+			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
 				return
 			}
-			err = nil
 			for _, rec := range records {
 				if strings.HasPrefix(rec.Name, prefix) && !yield(rec, nil) {
 					return
 				}
 			}
-		}
-		if err := ifThere(err); err != nil {
-			yield(driver.Record{}, err)
 		}
 	}
 }
@@ -300,8 +301,8 @@ func (s *Store) Close() error {
 		s.running.Wait()
 		if s.folder != nil { // It does not change any more.
 			s.folder.close()
-			for _, file := range s.folder.locks {
-				file.Close() // or nothing, if it is nil
+			for _, lock := range s.folder.locks {
+				lock.file.Close() // or nothing, if it is nil
 			}
 		}
 	}()
@@ -329,21 +330,18 @@ func (s *Store) isClosed() bool {
 // ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
 // its own, which waits for the disk for as long as that hangs.
 //
-// inTurn returns when ctx ends: what becomes of the request is then not known. The deadline of the
-// request is a little earlier, so that it can report what it waited for.
-func inTurn[T any](
-	ctx context.Context, s *Store, file string, create bool, request func(context.Context, *folder, string) (T, error),
-) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var none T
+// inTurn returns when ctx ends, or a moment after it, so that the request can say what it has
+// waited for. Otherwise what becomes of the request is not known, and it may still write its
+// results.
+func (s *Store) inTurn(
+	ctx context.Context, file string, create bool, request func(*folder, string) error,
+) error {
+	const moment = 50 * time.Millisecond
 	if s.isClosed() {
-		return none, driver.ErrClosed
+		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return none, driver.NotApplied(err)
+		return driver.NotApplied(err)
 	}
 	turn := make(chan struct{}, 1)
 	if file != "" {
@@ -352,45 +350,39 @@ func inTurn[T any](
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
-		return none, driver.NotApplied(fmt.Errorf("a request before this one has not ended: %w", ctx.Err()))
+		return driver.NotApplied(fmt.Errorf("a request before this one has not ended: %w", ctx.Err()))
 	case <-s.closing:
-		return none, driver.ErrClosed
+		return driver.ErrClosed
 	}
-	results := make(chan result, 1)
+	done := make(chan error, 1)
 	isOpen := s.start(func() {
-		callCtx, cancel := context.WithCancel(ctx)
-		if deadline, ok := ctx.Deadline(); ok {
-			left := time.Until(deadline)
-			callCtx, cancel = context.WithTimeout(ctx, left-min(left/4, 100*time.Millisecond))
-		}
-		defer cancel()
-		r := result{err: os.ErrClosed}
-		for errors.Is(r.err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
+		err := os.ErrClosed
+		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
-			if f, r.err = s.currentFolder(create); r.err == nil {
-				r.value, r.err = request(callCtx, f, file)
+			if f, err = s.currentFolder(create); err == nil {
+				err = request(f, file)
 			}
 		}
-		if errors.Is(r.err, os.ErrClosed) {
-			r.err = driver.ErrClosed
+		if errors.Is(err, os.ErrClosed) {
+			err = driver.ErrClosed
 		}
 		<-turn
-		results <- r
+		done <- err
 	})
 	if !isOpen {
 		<-turn
-		return none, driver.ErrClosed
+		return driver.ErrClosed
 	}
 	select {
-	case r := <-results:
-		return r.value, r.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-results: // at the same moment
-		return r.value, r.err
-	default:
-		return none, ctx.Err()
+	case err := <-done:
+		return err
+	case <-time.After(moment):
+		return ctx.Err()
 	}
 }
 

@@ -65,18 +65,11 @@ func TestTokensRise(t *testing.T) {
 func TestTokensRiseInOneProcess(t *testing.T) {
 	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
 	s := openTestOn(t, f.host(), dir)
-	for i := range 100 {
+	for range 100 {
 		f.pass(7 * time.Minute)
 		f.step(-time.Hour)
 		rises(t, "in one process", &last, next(t, s, "name"))
 		forget(t, f, dir)
-		if i%10 == 0 {
-			if err := os.Remove(filepath.Join(dir, clockFile)); err != nil {
-				t.Fatal(err)
-			}
-			rises(t, "without the clock", &last, next(t, s, "name"))
-			forget(t, f, dir)
-		}
 		rises(t, "in another process", &last, nextOn(t, f, dir, "name"))
 		forget(t, f, dir)
 	}
@@ -115,10 +108,11 @@ func TestPowerLoss(t *testing.T) {
 		rises(t, "after the power loss", &last, next(t, after, "name"))
 		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, after, "high"))
 		next(t, after, "held")
+		after.Close() // Its sweep has ended.
 	}
 }
 
-// losePower harms the files that were not flushed, and reboots.
+// losePower harms the files that were not flushed, and those that were written since, and reboots.
 func losePower(t *testing.T, f *fakeHost, dir string) {
 	t.Helper()
 	long := time.Unix(0, f.wall.Load()-f.up.Load())
@@ -142,6 +136,12 @@ func losePower(t *testing.T, f *fakeHost, dir string) {
 		writeFile(t, path, harm())
 		if err := os.Chtimes(path, long, long); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, file := range files(t, dir) {
+		path := filepath.Join(dir, file)
+		if strings.HasPrefix(file, ".lock") && rand.IntN(2) == 0 {
+			writeFile(t, path, f.flushed[path])
 		}
 	}
 	f.reboot()
@@ -225,24 +225,18 @@ func TestHighFloor(t *testing.T) {
 	}
 }
 
-// A clock that no store has written is an error that names the file, and no reason for tokens to
-// fall. Without the file they go on.
-func TestCorruptClock(t *testing.T) {
-	h, err := thisHost()
-	if err != nil {
-		t.Fatal(err)
-	}
+// A counter that no store has written is an error that names the file, and no reason for tokens to
+// fall. Without the file they go on from the time of day.
+func TestCorruptCounter(t *testing.T) {
 	last := int64(0)
 	for _, text := range []string{
-		"", "garbage", "\x00\x00", `{"holdfast":2}`, `{"holdfast":1e999}`, strings.Repeat(`{"holdfast":`, 1000),
-		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":%d,"at_ns":1,"mark":1}`, h.boot, int64(math.MaxInt64)),
-		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":-1,"at_ns":1,"mark":1}`, h.boot),
-		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":1,"at_ns":1,"mark":%d}`, h.boot, int64(driver.MaxToken)+1),
-		fmt.Sprintf(`{"holdfast":2,"boot":%q,"clock_us":1,"at_ns":-1,"mark":1}`, h.boot),
-		`{"holdfast":3}`,
+		"garbage", `{"holdfast":1}`, `{"holdfast":1e999}`, strings.Repeat(`{"holdfast":`, 1000), `{"holdfast":3}`,
+		fmt.Sprintf(`{"holdfast":2,"boot":"b","mark":%d}`, int64(driver.MaxToken)+1),
+		fmt.Sprintf(`{"holdfast":2,"boot":"b","last_token":%d}`, int64(math.MaxInt64)),
+		`{"holdfast":2,"boot":"b","mark":-1}`,
 	} {
 		s := openTest(t, t.TempDir())
-		path := filepath.Join(s.dir, clockFile)
+		path := s.lockOf("name")
 		writeFile(t, path, text)
 		_, err := s.Acquire(t.Context(), request("name", time.Hour))
 		wantError(t, err, driver.ErrCorrupt, path)
@@ -253,5 +247,14 @@ func TestCorruptClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		rises(t, "without the file", &last, next(t, s, "name"))
+	}
+}
+
+// What a power loss leaves of a counter that was never flushed is no counter.
+func TestEmptyCounter(t *testing.T) {
+	for _, text := range []string{"", strings.Repeat("\x00", counterSize)} {
+		s := openTest(t, t.TempDir())
+		writeFile(t, s.lockOf("name"), text)
+		next(t, s, "name")
 	}
 }

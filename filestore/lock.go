@@ -1,0 +1,194 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
+)
+
+// lockCount is the number of kernel locks. Each name has one of them.
+const lockCount = 64
+
+// lockOf returns the number of the kernel lock of a name's file.
+func lockOf(file string) int {
+	h := fnv.New32a()
+	h.Write([]byte(file))
+	return int(h.Sum32() % lockCount)
+}
+
+// A kernelLock is one of the kernel locks, as this Store uses it. It is a lock on a file, which
+// also has the counter of the tokens. Who has its turn in the Store uses it.
+type kernelLock struct {
+	folder  *folder
+	number  int
+	file    *os.File   // nil until it is needed
+	granted chan error // of a wait that goes on; nil if there is none
+	former  []byte     // what the file had when the counter was read
+}
+
+func (l *kernelLock) name() string { return fmt.Sprintf(".lock-%02d", l.number) }
+
+// spare returns the name of the spare file of those who have the lock.
+func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
+
+// lock takes the lock.
+func (l *kernelLock) lock(ctx context.Context) (err error) {
+	for {
+		if l.file == nil {
+			if l.file, err = l.open(ctx); err != nil {
+				return err
+			}
+		}
+		if err = setLock(l.file, exclusive); errors.Is(err, errLocked) {
+			err = l.await(ctx)
+		}
+		switch {
+		case errors.Is(err, errLocked):
+			continue
+		case err != nil:
+			return notApplied("lock", l.folder.path(l.name()), err)
+		}
+		if info, err := l.file.Stat(); err == nil && namesOf(info) > 0 {
+			return nil
+		}
+		l.file.Close() // It was deleted, and another may be in its place.
+		l.file = nil
+	}
+}
+
+func (l *kernelLock) unlock() { _ = setLock(l.file, unlocked) }
+
+// await waits for the lock, which another process has. The kernel serves those that wait in order.
+// The wait goes on when ctx has ended, since nothing ends it, and is that of the next request. A
+// lock that comes when nobody wants it is given back.
+func (l *kernelLock) await(ctx context.Context) error {
+	const unwanted = 10 * time.Millisecond
+	if l.granted == nil {
+		file, granted := l.file, make(chan error)
+		l.granted = granted
+		go func() {
+			defer close(granted)
+			err := setLock(file, awaited)
+			select {
+			case granted <- err:
+			case <-time.After(unwanted):
+				_ = setLock(file, unlocked)
+			}
+		}()
+	}
+	select {
+	case err, ok := <-l.granted:
+		l.granted = nil
+		if !ok {
+			return errLocked
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("another process keeps it, which is stopped or whose disk hangs: %w", ctx.Err())
+	}
+}
+
+// open opens the file, and makes it if it is missing. A file that another user has just made gets
+// its permissions a moment later, or, if that user was killed before, when that user opens it next.
+func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
+	const step, timeout = time.Millisecond, 100 * time.Millisecond
+	f := l.folder
+	for waited := time.Duration(0); ; waited += step {
+		file, err := f.OpenFile(l.name(), os.O_RDWR|openFlags, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			file, err = f.create(l.name())
+		} else if err == nil && f.mode != 0o600 {
+			_ = file.Chmod(f.mode) // Only its maker may.
+		}
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
+			return file, notApplied("open", f.path(l.name()), err)
+		}
+		if err := retry.Sleep(ctx, step); err != nil {
+			return nil, driver.NotApplied(err)
+		}
+	}
+}
+
+// errLocked means that another open file holds a lock.
+var errLocked = errors.New("locked")
+
+// A counter makes the tokens of all names of a kernel lock, but for those far ahead of the clock.
+// It is the contents of the lock's file. So the file of a free name can be deleted.
+//
+// A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
+// before a token above the former mark is granted. In the next boot tokens begin above it.
+type counter struct {
+	Format int `json:"holdfast"`
+	bootMark
+	Mark    int64 `json:"mark"`
+	Flushed int64 `json:"flushed"` // the greatest Mark that was surely flushed in this boot
+	Last    int64 `json:"last_token"`
+}
+
+const (
+	// markLead is how far ahead the mark is, and so the time from one flush to the next.
+	markLead = int64(10 * time.Minute / time.Microsecond)
+
+	// counterSize is that of the file: so a power loss or a kill leaves the former counter, or
+	// this.
+	counterSize = 512
+)
+
+// readCounter reads the counter as it goes on in this boot.
+func (l *kernelLock) readCounter() (c counter, err error) {
+	l.former = make([]byte, counterSize)
+	n, err := l.file.ReadAt(l.former, 0)
+	if err != nil && err != io.EOF {
+		return c, notApplied("read", l.folder.path(l.name()), err)
+	}
+	l.former = l.former[:n]
+	if text := bytes.Trim(l.former, "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
+		err = json.Unmarshal(text, &c)
+		if err != nil || c.Format != fileFormat || min(c.Mark, c.Flushed, c.Last) < 0 || max(c.Mark, c.Last) > driver.MaxToken {
+			return c, corruptErr(l.folder.path(l.name()), errNotOurs.Error(),
+				"delete it if the clock of this host is right: tokens then go on from the time of day")
+		}
+	}
+	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark) {
+		c = counter{Format: fileFormat, bootMark: host.bootMark(), Mark: c.Mark, Last: max(c.Last, c.Mark)}
+	}
+	return c, nil
+}
+
+// writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
+func (l *kernelLock) writeCounter(c counter, token int64) error {
+	path := l.folder.path(l.name())
+	write := func() error {
+		_, err := l.file.WriteAt(fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c)), 0)
+		if err != nil { // It may have written a part.
+			_, _ = l.file.WriteAt(l.former, 0)
+			_ = l.file.Truncate(int64(len(l.former)))
+		}
+		return notApplied("write", path, err)
+	}
+	if token > c.Flushed {
+		c.Mark = min(max(token, c.Mark)+markLead, driver.MaxToken)
+		if err := write(); err != nil {
+			return err
+		}
+		err := l.folder.store.host.flush(l.file)
+		if err == nil {
+			err = syncFolder(l.folder.Root, ".")
+		}
+		if err != nil {
+			return notApplied("flush", path, err)
+		}
+		c.Flushed = c.Mark
+	}
+	return write()
+}
