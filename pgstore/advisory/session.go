@@ -26,7 +26,7 @@ const (
 	lockTimeout = 10 * time.Second
 
 	// lookInterval is how often an idle connection is looked at, for lookTime.
-	lookInterval = 50 * time.Millisecond
+	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
 
 	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
@@ -229,29 +229,28 @@ func (s *session) unlockAll(key Key) error {
 func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	deadline := time.Now().Add(batchTimeout)
 	s.look()
-	if s.conn == nil && s.connect(deadline) != nil {
+	if s.conn == nil && s.connect(time.Now().Add(batchTimeout)) != nil {
 		return
 	}
-	s.limit.Reset(time.Until(deadline))
+	s.limit.Reset(batchTimeout)
 	err := s.raiseIdleTimeout(ttl)
-	s.limit.Stop()
 	text := fmt.Sprintf("SELECT CASE WHEN pg_catalog.pg_advisory_lock(%s) IS NOT NULL THEN %s END", e.key.sqlLiteral(), s.store.drawToken)
-	for err == nil && ctx.Err() == nil {
+	for s.limit.Stop(); err == nil && ctx.Err() == nil; s.limit.Stop() {
 		s.used = time.Now() // The key is granted later.
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
 		var token int64
-		err = s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
+		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
 		cancel()
-		if err == nil && s.store.grant(e, token) {
+		if refusal == nil && s.store.grant(e, token) {
 			return
 		}
 		// A wait that was cut short may have been granted the key all the same.
-		if state := sqlState(err); err == nil || state == lockNotAvailable || state == queryCanceled || state == deadlockDetected {
-			s.limit.Reset(batchTimeout)
-			err = s.unlockAll(e.key)
+		s.limit.Reset(batchTimeout)
+		err = s.unlockAll(e.key)
+		if state := sqlState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
 			s.limit.Stop()
+			return
 		}
 	}
 	if err != nil {

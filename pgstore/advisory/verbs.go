@@ -134,6 +134,7 @@ func (s *Store) complete(sess *session, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess.safe = sess.used.Add(sess.idle)
+	var failed error
 	for _, c := range calls {
 		e := c.entry
 		switch {
@@ -143,17 +144,23 @@ func (s *Store) complete(sess *session, calls []*call) {
 				s.drop(e)
 			}
 		case c.err != nil:
+			failed = c.err
 			s.drop(e)
 		case c.value != nil:
 			e.state, e.token, e.since = held, *c.value, time.Now()
 			s.prolong(e, c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
-			if s.holds[e.key] == e {
+			other := s.holds[e.key]
+			switch {
+			case other == e:
 				delete(s.holds, e.key)
-			}
-			if other := s.holds[e.key]; other != nil {
+			case other != nil:
 				c.res.Held = other.record()
+			case failed != nil: // The attempt before this one is no answer.
+				c.err = failed
+				s.drop(e)
+				continue
 			}
 			c.res.Waiting = s.place(e, c.req)
 		}
