@@ -463,10 +463,10 @@ func request[T any](
 	value, err = call(limited)
 	if err != nil {
 		expired := limited.Err() != nil
+		if byCaller && expired {
+			<-ctx.Done() // Its timer may fire a little later than the deadline.
+		}
 		if err == context.DeadlineExceeded || expired && !driver.IsNotApplied(err) {
-			if byCaller && expired {
-				<-ctx.Done() // Its timer may fire a little later than the deadline.
-			}
 			if err = ctx.Err(); err == nil {
 				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, roundDuration(timeout))
 			}
