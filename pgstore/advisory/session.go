@@ -18,9 +18,10 @@ import (
 const (
 	// batchTimeout bounds a batch, with the time to connect. A connection that takes longer is given
 	// up. A caller with inlineTime left sends on its own goroutine: it may have to wait until then,
-	// which is less than a second longer than it has.
+	// which is less than a second longer than it has. callTimeout bounds a call without a deadline.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
+	callTimeout  = inlineTime * 10 / 9 // so that with inlineTime a caller sends the calls of others, too
 
 	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get old.
 	lockTimeout = 10 * time.Second
@@ -79,7 +80,7 @@ func (s *Store) newSession() *session {
 	sess := &session{store: s}
 	sess.queue = batch.Queue[*call]{
 		Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
-		InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
+		InFlight: 1, Max: 1000, Bound: callTimeout, MinInline: inlineTime,
 	}
 	s.sessions = append(s.sessions, sess)
 	return sess
