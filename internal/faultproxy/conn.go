@@ -35,10 +35,8 @@ func (c *proxiedConn) closeWithReset() {
 
 // resetConn closes a connection at once and discards unsent data.
 func resetConn(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // If it fails, the close below is no reset, but still a close.
-	}
-	_ = conn.Close() // There is nothing to do about an error.
+	_ = conn.(*net.TCPConn).SetLinger(0) // If it fails, the close is no reset, but still a close.
+	_ = conn.Close()
 }
 
 // forward copies one direction until the connection is closed by the proxy or either end.
@@ -48,10 +46,7 @@ func (c *proxiedConn) forward(way Direction) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 && way == Up {
-			c.markIfMatching(buffer[:n])
-		}
-		if n > 0 && (!c.waitToPass(way) || !c.shouldForward(way, buffer[:n])) {
+		if n > 0 && (!c.waitToPass(way, buffer[:n]) || !c.shouldForward(way, buffer[:n])) {
 			return
 		}
 		if _, writeErr := to.Write(buffer[:n]); err != nil || writeErr != nil {
@@ -67,44 +62,32 @@ func (c *proxiedConn) unregister() {
 	delete(c.proxy.conns, c)
 }
 
-func (c *proxiedConn) markIfMatching(request []byte) {
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
-	c.marked = c.marked || c.proxy.mark != nil && c.proxy.mark(request)
-}
-
-// waitToPass waits while the proxy holds back or delays this direction, and reports whether
-// the connection is still open.
-func (c *proxiedConn) waitToPass(way Direction) bool {
+// waitToPass waits while the proxy holds back or delays these bytes, and reports whether the
+// connection is still open.
+func (c *proxiedConn) waitToPass(way Direction, bytes []byte) bool {
+	p := c.proxy
 	for {
-		c.proxy.mu.Lock()
-		gate, delay := c.proxy.gates[way], c.proxy.delay[way]
+		p.mu.Lock()
+		c.marked = c.marked || way == Up && p.mark != nil && p.mark(bytes)
+		gate, delay := p.gates[way], p.delay[way]
 		if gate == nil && c.marked {
-			gate = c.proxy.markedGates[way]
+			gate = p.markedGates[way]
 		}
-		c.proxy.mu.Unlock()
+		p.mu.Unlock()
+		var timer <-chan time.Time
 		if gate == nil {
-			return c.sleepDelay(delay[0], delay[1])
+			if delay[1] == 0 {
+				return true
+			}
+			timer = time.After(delay[0] + rand.N(delay[1]-delay[0]+1))
 		}
 		select {
 		case <-gate:
+		case <-timer:
+			return true
 		case <-c.done:
 			return false
 		}
-	}
-}
-
-func (c *proxiedConn) sleepDelay(least, most time.Duration) bool {
-	if most <= 0 {
-		return true
-	}
-	timer := time.NewTimer(least + rand.N(most-least+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.done:
-		return false
 	}
 }
 

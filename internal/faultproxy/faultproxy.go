@@ -84,10 +84,10 @@ func (p *Proxy) Delay(way Direction, min, max time.Duration) {
 // Hold blocks one direction until Pass. Connections stay open. What is sent arrives late
 // or, if the connection is closed meanwhile, never. Hold of both directions is a network
 // that drops everything; new connections seem to succeed.
-func (p *Proxy) Hold(way Direction) { p.closeGate(&p.gates[way]) }
+func (p *Proxy) Hold(way Direction) { p.setGate(&p.gates[way], make(chan struct{})) }
 
 // Pass ends Hold.
-func (p *Proxy) Pass(way Direction) { p.openGate(&p.gates[way]) }
+func (p *Proxy) Pass(way Direction) { p.setGate(&p.gates[way], nil) }
 
 // Mark marks each connection, from now on, on which a request matches.
 func (p *Proxy) Mark(match func(request []byte) bool) {
@@ -97,26 +97,19 @@ func (p *Proxy) Mark(match func(request []byte) bool) {
 }
 
 // HoldMarked is Hold for the marked connections alone.
-func (p *Proxy) HoldMarked(way Direction) { p.closeGate(&p.markedGates[way]) }
+func (p *Proxy) HoldMarked(way Direction) { p.setGate(&p.markedGates[way], make(chan struct{})) }
 
 // PassMarked ends HoldMarked.
-func (p *Proxy) PassMarked(way Direction) { p.openGate(&p.markedGates[way]) }
+func (p *Proxy) PassMarked(way Direction) { p.setGate(&p.markedGates[way], nil) }
 
-func (p *Proxy) closeGate(gate *chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if *gate == nil {
-		*gate = make(chan struct{})
-	}
-}
-
-func (p *Proxy) openGate(gate *chan struct{}) {
+// setGate replaces a gate, and lets through what waits at the one before, to the next.
+func (p *Proxy) setGate(gate *chan struct{}, next chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if *gate != nil {
 		close(*gate)
-		*gate = nil
 	}
+	*gate = next
 }
 
 // SetTarget has new connections lead to another server.
@@ -129,20 +122,16 @@ func (p *Proxy) SetTarget(target string) {
 // LoseRequest loses the next request that matches, on any connection, and closes that
 // connection. A request is what one read from the client returns. A nil match matches any
 // request.
-func (p *Proxy) LoseRequest(match func(request []byte) bool) {
-	p.setLoss(&lossRule{match: match})
-}
+func (p *Proxy) LoseRequest(match func(request []byte) bool) { p.setLoss(match, false) }
 
 // LoseReply forwards the next request that matches, waits for the reply, and closes the
 // connection instead of forwarding the reply.
-func (p *Proxy) LoseReply(match func(request []byte) bool) {
-	p.setLoss(&lossRule{match: match, loseReply: true})
-}
+func (p *Proxy) LoseReply(match func(request []byte) bool) { p.setLoss(match, true) }
 
-func (p *Proxy) setLoss(rule *lossRule) {
+func (p *Proxy) setLoss(match func(request []byte) bool, loseReply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nextLoss = rule
+	p.nextLoss = &lossRule{match, loseReply}
 }
 
 // Reset closes all connections at once with a TCP reset. New connections succeed.

@@ -17,6 +17,11 @@ type echo struct {
 	got  atomic.Int64 // bytes
 }
 
+func (e *echo) Write(b []byte) (int, error) {
+	e.got.Add(int64(len(b)))
+	return len(b), nil
+}
+
 func startEcho(t *testing.T) *echo {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,25 +36,20 @@ func startEcho(t *testing.T) *echo {
 			if err != nil {
 				return
 			}
-			go e.serve(conn)
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, io.TeeReader(conn, e))
+			}()
 		}
 	}()
 	return e
 }
 
-func (e *echo) serve(conn net.Conn) {
-	defer conn.Close()
-	buffer := make([]byte, 1024)
-	for {
-		n, err := conn.Read(buffer)
-		if err != nil {
-			return
-		}
-		e.got.Add(int64(n))
-		if _, err := conn.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
+func setUp(t *testing.T) (*Proxy, *echo) {
+	t.Helper()
+	t.Parallel()
+	e := startEcho(t)
+	return Start(t, e.addr), e
 }
 
 func dial(t *testing.T, p *Proxy) net.Conn {
@@ -62,36 +62,45 @@ func dial(t *testing.T, p *Proxy) net.Conn {
 	return conn
 }
 
-// ask sends text and returns the error of waiting for it to come back.
-func ask(conn net.Conn, text string, within time.Duration) error {
+const bound = 10 * time.Second
+
+// ask sends text and returns the error of waiting for it, and what was sent before, to come back.
+func ask(conn net.Conn, before, text string, within time.Duration) error {
 	if _, err := conn.Write([]byte(text)); err != nil {
 		return err
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
-	_, err := io.ReadFull(conn, make([]byte, len(text)))
+	_, err := io.ReadFull(conn, make([]byte, len(before)+len(text)))
 	return err
 }
 
-const bound = 10 * time.Second
-
-func setUp(t *testing.T) (*Proxy, *echo) {
+// answers fails unless the server answers on each connection.
+func answers(t *testing.T, conns ...net.Conn) {
 	t.Helper()
-	e := startEcho(t)
-	return Start(t, e.addr), e
+	for _, conn := range conns {
+		if err := ask(conn, "", "hello", bound); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// silent fails unless no answer comes to text, and the connection stays open.
+func silent(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if err := ask(conn, "", text, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("while the proxy holds: %v, want no answer", err)
+	}
 }
 
 func TestDelay(t *testing.T) {
-	t.Parallel()
 	p, _ := setUp(t)
 	conn := dial(t, p)
 	for _, way := range []Direction{Up, Down} {
 		p.Delay(way, 30*time.Millisecond, 40*time.Millisecond)
 		began := time.Now()
-		if err := ask(conn, "hello", bound); err != nil {
-			t.Fatal(err)
-		}
+		answers(t, conn)
 		if took := time.Since(began); took < 30*time.Millisecond {
 			t.Errorf("an answer came after %v, want at least 30ms", took)
 		}
@@ -100,20 +109,16 @@ func TestDelay(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	t.Parallel()
+	p, e := setUp(t)
 	for _, way := range []Direction{Up, Down} {
-		p, e := setUp(t)
 		conn := dial(t, p)
 		p.Hold(way)
-		if err := ask(conn, "hello", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("while the proxy holds: %v, want no answer", err)
-		}
+		silent(t, conn, "hello")
 		if got := e.got.Load(); way == Up && got != 0 {
 			t.Errorf("%d bytes reached the server through a proxy that holds", got)
 		}
 		p.Pass(way)
-		_ = conn.SetReadDeadline(time.Now().Add(bound)) // It is open.
-		if _, err := io.ReadFull(conn, make([]byte, 5)); err != nil {
+		if err := ask(conn, "hello", "", bound); err != nil {
 			t.Errorf("after the proxy has let pass what it held: %v", err)
 		}
 	}
@@ -124,19 +129,12 @@ func TestMark(t *testing.T) {
 	p, _ := setUp(t)
 	p.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("listen")) })
 	plain, marked := dial(t, p), dial(t, p)
-	for way := range 2 {
-		p.HoldMarked(Direction(way))
-		if err := ask(plain, "hello", bound); err != nil {
-			t.Error("a connection that is not marked:", err)
-		}
-		if err := ask(marked, "listen", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("one that is, in direction %d: %v", way, err)
-		}
-		p.PassMarked(Direction(way))
-		if err := ask(marked, "", bound); err != nil {
-			t.Error(err)
-		}
-		if _, err := io.ReadFull(marked, make([]byte, len("listen"))); err != nil {
+	for _, way := range []Direction{Up, Down} {
+		p.HoldMarked(way)
+		answers(t, plain)
+		silent(t, marked, "listen")
+		p.PassMarked(way)
+		if err := ask(marked, "listen", "", bound); err != nil {
 			t.Error("what was held does not come:", err)
 		}
 	}
@@ -147,71 +145,41 @@ func TestSetTarget(t *testing.T) {
 	p, first := setUp(t)
 	second := startEcho(t)
 	before := dial(t, p)
-	if err := ask(before, "hello", bound); err != nil {
-		t.Fatal(err)
-	}
+	answers(t, before)
 	p.SetTarget(second.addr)
-	for _, conn := range []net.Conn{before, dial(t, p)} {
-		if err := ask(conn, "hello", bound); err != nil {
-			t.Fatal(err)
-		}
-	}
+	answers(t, before, dial(t, p))
 	if first.got.Load() != 10 || second.got.Load() != 5 {
 		t.Errorf("%d bytes to the first target and %d to the second", first.got.Load(), second.got.Load())
 	}
 }
 
-func TestLoseRequest(t *testing.T) {
-	t.Parallel()
-	p, e := setUp(t)
-	conn := dial(t, p)
-	p.LoseRequest(func(request []byte) bool { return bytes.Contains(request, []byte("lost")) })
-	if err := ask(conn, "kept", bound); err != nil {
-		t.Fatalf("a request that does not match: %v", err)
-	}
-	if err := ask(conn, "lost", bound); err == nil {
-		t.Error("the lost request was answered")
-	}
-	if got := e.got.Load(); got != 4 {
-		t.Errorf("the server got %d bytes, want 4", got)
-	}
-	if err := ask(dial(t, p), "lost", bound); err != nil {
-		t.Errorf("the request after the lost one: %v", err)
-	}
-}
-
-func TestLoseReply(t *testing.T) {
-	t.Parallel()
-	p, e := setUp(t)
-	p.LoseReply(nil)
-	if err := ask(dial(t, p), "hello", bound); err == nil {
-		t.Error("the lost answer came")
-	}
-	if got := e.got.Load(); got != 5 {
-		t.Errorf("the server got %d bytes, want the request", got)
-	}
-	if err := ask(dial(t, p), "hello", bound); err != nil {
-		t.Errorf("the request after it: %v", err)
-	}
-}
-
-func TestReset(t *testing.T) {
-	t.Parallel()
-	p, _ := setUp(t)
-	conns := []net.Conn{dial(t, p), dial(t, p)}
-	for _, conn := range conns {
-		if err := ask(conn, "hello", bound); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.Reset()
-	for _, conn := range conns {
-		if err := ask(conn, "hello", bound); err == nil {
-			t.Error("a connection that was cut answers")
-		}
-	}
-	if err := ask(dial(t, p), "hello", bound); err != nil {
-		t.Errorf("a new connection: %v", err)
+func TestLoss(t *testing.T) {
+	match := func(request []byte) bool { return bytes.Contains(request, []byte("lost")) }
+	for name, test := range map[string]struct {
+		lose    func(p *Proxy)
+		matches bool  // one request only
+		got     int64 // by the server
+	}{
+		"request":   {func(p *Proxy) { p.LoseRequest(match) }, true, 10},
+		"reply":     {func(p *Proxy) { p.LoseReply(match) }, true, 14},
+		"any reply": {func(p *Proxy) { p.LoseReply(nil) }, false, 9},
+		"reset":     {(*Proxy).Reset, false, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, e := setUp(t)
+			conn := dial(t, p)
+			answers(t, conn)
+			if test.lose(p); test.matches {
+				answers(t, conn)
+			}
+			if err := ask(conn, "", "lost", bound); err == nil {
+				t.Error("an answer came")
+			}
+			if got := e.got.Load(); got != test.got {
+				t.Errorf("the server got %d bytes, want %d", got, test.got)
+			}
+			answers(t, dial(t, p))
+		})
 	}
 }
 
@@ -220,16 +188,11 @@ func TestCleanup(t *testing.T) {
 	t.Parallel()
 	var p *Proxy
 	t.Run("busy", func(t *testing.T) {
-		e := startEcho(t)
-		p = Start(t, e.addr)
+		p = Start(t, startEcho(t).addr)
 		p.Hold(Down)
-		if err := ask(dial(t, p), "hello", 20*time.Millisecond); err == nil {
-			t.Error("answered while held")
-		}
+		silent(t, dial(t, p), "hello")
 		p.Delay(Up, time.Hour, time.Hour)
-		if err := ask(dial(t, p), "hello", 20*time.Millisecond); err == nil {
-			t.Error("answered while delayed")
-		}
+		silent(t, dial(t, p), "hello")
 	})
 	p.group.Wait()
 	if n := p.Connections(); n != 0 {

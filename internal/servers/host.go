@@ -12,7 +12,7 @@ import (
 
 // A Host is a TB for programs that are no tests. Its creator must close it, best by defer:
 // then the servers end with the program, even if that panics. The zero value is ready to
-// use.
+// use. Helper and Logf do nothing: the error of a server that failed contains its log.
 type Host struct {
 	mu       sync.Mutex
 	cleanups []func()
@@ -44,63 +44,40 @@ func (h *Host) Do(f func()) (err error) {
 // Close ends the servers and removes their folders, the last one first. It returns what
 // could not be cleaned up, and the errors of Error.
 func (h *Host) Close() error {
-	h.mu.Lock()
-	cleanups := h.cleanups
-	h.cleanups = nil
-	h.mu.Unlock()
-	var errs []error
-	for _, cleanup := range slices.Backward(cleanups) {
-		errs = append(errs, h.Do(cleanup))
+	for _, cleanup := range slices.Backward(h.cleanups) {
+		if err := h.Do(cleanup); err != nil {
+			h.Error(err)
+		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return errors.Join(append(errs, h.errs...)...)
+	h.cleanups = nil
+	return errors.Join(h.errs...)
 }
 
-// Helper implements [TB]. It does nothing.
-func (h *Host) Helper() {}
+// lock locks the Host until the function that it returns is called.
+func (h *Host) lock() (unlock func()) {
+	h.mu.Lock()
+	return h.mu.Unlock
+}
 
-// Logf implements [TB]. It does nothing: the error of a server that failed contains its
-// log.
-func (h *Host) Logf(string, ...any) {}
+// These methods implement [TB].
 
-// Error implements [TB]. Close returns its arguments.
+func (h *Host) Helper()                           {}
+func (h *Host) Logf(string, ...any)               {}
+func (h *Host) Failed() bool                      { defer h.lock()(); return h.failed }
+func (h *Host) Cleanup(f func())                  { defer h.lock()(); h.cleanups = append(h.cleanups, f) }
+func (h *Host) Fatalf(format string, args ...any) { h.Fatal(fmt.Errorf(format, args...)) }
+
 func (h *Host) Error(args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failed = true
-	h.errs = append(h.errs, errorFromArgs(args))
+	defer h.lock()()
+	h.failed, h.errs = true, append(h.errs, errorFromArgs(args))
 }
 
-// Fatal implements [TB]. It ends the function that was passed to Do.
 func (h *Host) Fatal(args ...any) {
-	h.mu.Lock()
+	defer h.lock()()
 	h.failed = true
-	h.mu.Unlock()
 	panic(fatalPanic{errorFromArgs(args)})
 }
 
-// Fatalf implements [TB]. It ends the function that was passed to Do.
-func (h *Host) Fatalf(format string, args ...any) { h.Fatal(fmt.Errorf(format, args...)) }
-
-// errorFromArgs keeps an error as it is, for errors.As.
-func errorFromArgs(args []any) error {
-	if len(args) == 1 {
-		if err, ok := args[0].(error); ok {
-			return err
-		}
-	}
-	return errors.New(fmt.Sprint(args...))
-}
-
-// Failed implements [TB].
-func (h *Host) Failed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failed
-}
-
-// TempDir implements [TB].
 func (h *Host) TempDir() string {
 	dir, err := os.MkdirTemp("", "holdfast-server-")
 	if err != nil {
@@ -114,9 +91,10 @@ func (h *Host) TempDir() string {
 	return dir
 }
 
-// Cleanup implements [TB]: f is called by Close.
-func (h *Host) Cleanup(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cleanups = append(h.cleanups, f)
+// errorFromArgs keeps an error as it is, for errors.As.
+func errorFromArgs(args []any) error {
+	if err, ok := args[0].(error); ok && len(args) == 1 {
+		return err
+	}
+	return errors.New(fmt.Sprint(args...))
 }

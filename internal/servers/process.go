@@ -66,19 +66,9 @@ func findProgram(tb TB, name string) string {
 		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
 	}
 	if err != nil {
-		tb.Fatalf("%s is not installed: on Debian and Ubuntu apt-get install %s, on macOS brew install %s",
-			name, packages[name].debian, packages[name].brew)
+		tb.Fatalf("%s is not installed: scripts/needs installs it", name)
 	}
 	return path
-}
-
-// packages are the packages of the programs.
-var packages = map[string]struct{ debian, brew string }{
-	"redis-server": {"redis-server", "redis"},
-	"postgres":     {"postgresql", "postgresql@15"},
-	"initdb":       {"postgresql", "postgresql@15"},
-	"pgbouncer":    {"pgbouncer", "pgbouncer"},
-	"etcd":         {"etcd-server", "etcd"},
 }
 
 // Start starts the server, which must not be running, and returns when it is ready. Its

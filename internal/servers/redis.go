@@ -4,6 +4,7 @@ package servers
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -125,37 +126,24 @@ func readReply(r *bufio.Reader) (string, error) {
 		return "", err
 	}
 	mark, text := line[0], strings.TrimRight(line[1:], "\r\n")
-	switch mark {
-	case '-':
-		return "", fmt.Errorf("%s", text)
-	case '$':
-		return readBulk(r, text)
-	case '*':
-		return readArray(r, text)
+	size, sizeErr := strconv.Atoi(text)
+	switch {
+	case mark == '-':
+		return "", errors.New(text)
+	case mark == '$' && size >= 0 && sizeErr == nil:
+		body := make([]byte, size+2)
+		_, err = io.ReadFull(r, body)
+		return string(body[:size]), err
+	case mark == '$':
+		return "", sizeErr
+	case mark == '*' && sizeErr == nil:
+		lines := make([]string, max(size, 0))
+		for i := range lines {
+			if lines[i], err = readReply(r); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(lines, "\n"), nil
 	}
 	return text, nil
-}
-
-func readBulk(r *bufio.Reader, size string) (string, error) {
-	n, err := strconv.Atoi(size)
-	if err != nil || n < 0 {
-		return "", err
-	}
-	body := make([]byte, n+2)
-	_, err = io.ReadFull(r, body)
-	return string(body[:n]), err
-}
-
-func readArray(r *bufio.Reader, size string) (string, error) {
-	n, err := strconv.Atoi(size)
-	if err != nil {
-		return "", err
-	}
-	lines := make([]string, max(n, 0))
-	for i := range lines {
-		if lines[i], err = readReply(r); err != nil {
-			return "", err
-		}
-	}
-	return strings.Join(lines, "\n"), nil
 }

@@ -3,7 +3,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -15,20 +14,15 @@ import (
 	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
-// Ping of every store succeeds, leaves nothing behind, and fails while the store
-// cannot be reached.
+// Ping of every store succeeds, leaves nothing behind, and fails while the store cannot be reached.
 func TestPingOfEveryStore(t *testing.T) {
-	Each(t, func(t *testing.T, s *Store) {
+	EachOfAll(t, func(t *testing.T, s *Store) {
 		pings(t, s.Open(t, nil))
 		if !s.Networked() {
 			return
 		}
 		link := s.Link(t)
-		through, err := holdfast.Open(t.Context(), link.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer through.Close()
+		through := openURL(t, link.URL)
 		pings(t, through)
 		link.Cut()
 		began := time.Now()
@@ -48,10 +42,9 @@ func pings(t *testing.T, c *holdfast.Client) {
 		}
 	}
 	for rec, err := range c.List(t.Context(), "") {
-		if errors.Is(err, holdfast.ErrUnsupported) {
-			return
+		if !errors.Is(err, holdfast.ErrUnsupported) {
+			t.Errorf("Ping has left %+v, %v", rec, err)
 		}
-		t.Errorf("Ping has left %+v, %v", rec, err)
 	}
 }
 
@@ -59,50 +52,40 @@ func pings(t *testing.T, c *holdfast.Client) {
 func unavailable(t *testing.T, c *holdfast.Client, reason string) {
 	t.Helper()
 	err := c.Ping(t.Context())
-	if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) ||
-		!strings.Contains(err.Error(), reason) {
+	if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || !strings.Contains(err.Error(), reason) {
 		t.Errorf("Ping: %v, want ErrUnavailable: … %s", err, reason)
 	}
 }
 
-// Ping fails on a server that is read-only: it cannot grant locks.
+// Ping fails on a server that is read-only, and can be read: it cannot grant locks.
 func TestPingOfReadOnlyServers(t *testing.T) {
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		master := servers.StartRedis(t)
-		host, port, _ := strings.Cut(master.Addr, ":")
-		replica := servers.StartRedis(t, "--replicaof", host, port)
-		c := openURL(t, "redis://"+replica.Addr)
-		unavailable(t, c, "read only replica")
-		readable(t, c)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		s := startPostgres(t, "postgres", "")
-		c := s.Open(t, nil)
-		pings(t, c)
-		store := openURL(t, s.URL()+"&options="+url.PathEscape("-c default_transaction_read_only=on"))
-		unavailable(t, store, "read-only transaction")
-		readable(t, store)
-	})
-	t.Run("postgres+advisory", func(t *testing.T) { // has no Lookup
-		t.Parallel()
-		s := startPostgres(t, "postgres", "")
-		pings(t, openURL(t, strings.Replace(s.URL(), "postgres://", "postgres+advisory://", 1)))
-	})
-}
-
-func readable(t *testing.T, c *holdfast.Client) {
-	t.Helper()
-	if _, err := c.Lookup(t.Context(), "a"); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("Lookup: %v", err)
+	for name, test := range map[string]struct {
+		open   func(t *testing.T) *holdfast.Client
+		reason string
+	}{
+		"redis": {func(t *testing.T) *holdfast.Client {
+			host, port, _ := strings.Cut(servers.StartRedis(t).Addr, ":")
+			return openURL(t, "redis://"+servers.StartRedis(t, "--replicaof", host, port).Addr)
+		}, "read only replica"},
+		"postgres": {func(t *testing.T) *holdfast.Client {
+			s := startPostgres(t, "postgres", "")
+			return openURL(t, s.URL()+"&options="+url.PathEscape("-c default_transaction_read_only=on"))
+		}, "read-only transaction"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := test.open(t)
+			unavailable(t, c, test.reason)
+			if _, err := c.Lookup(t.Context(), "a"); !errors.Is(err, holdfast.ErrNotHeld) {
+				t.Errorf("Lookup: %v", err)
+			}
+		})
 	}
 }
 
 func openURL(t *testing.T, url string) *holdfast.Client {
 	t.Helper()
-	config := &holdfast.Config{RequestTimeout: 5 * time.Second}
-	c, err := holdfast.Open(context.Background(), url, config)
+	c, err := holdfast.Open(t.Context(), url, &holdfast.Config{RequestTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ func init() {
 func startRedis(tb testing.TB, n int, url func(nodes ...string) string) *Store {
 	tb.Helper()
 	s := &Store{url: func(servers []string) string {
-		urls := make([]string, len(servers))
-		for i, addr := range servers {
-			urls[i] = "redis://" + addr
+		var urls []string
+		for _, addr := range servers {
+			urls = append(urls, "redis://"+addr)
 		}
 		return url(urls...)
 	}}
@@ -84,11 +84,10 @@ type Link struct {
 func (s *Store) Link(tb testing.TB) *Link {
 	tb.Helper()
 	l := &Link{}
-	addrs := make([]string, len(s.servers))
-	for i, addr := range s.servers {
+	var addrs []string
+	for _, addr := range s.servers {
 		proxy := faultproxy.Start(tb, addr)
-		l.proxies = append(l.proxies, proxy)
-		addrs[i] = proxy.Addr()
+		l.proxies, addrs = append(l.proxies, proxy), append(addrs, proxy.Addr())
 	}
 	l.URL = s.url(addrs)
 	return l
@@ -104,17 +103,14 @@ func EachNetworked(t *testing.T, test func(t *testing.T, s *Store)) {
 func (s *Store) Networked() bool { return len(s.servers) > 0 }
 
 // Cut drops everything in both directions from now on.
-func (l *Link) Cut() {
-	for _, p := range l.proxies {
-		p.Hold(faultproxy.Up)
-		p.Hold(faultproxy.Down)
-	}
-}
+func (l *Link) Cut() { l.cut(l.proxies) }
 
 // CutMajority is Cut for most of the servers of a quorum, and for a single server.
 // Those that are left cannot grant a lock together.
-func (l *Link) CutMajority() {
-	for _, p := range l.proxies[:len(l.proxies)/2+1] {
+func (l *Link) CutMajority() { l.cut(l.proxies[:len(l.proxies)/2+1]) }
+
+func (l *Link) cut(proxies []*faultproxy.Proxy) {
+	for _, p := range proxies {
 		p.Hold(faultproxy.Up)
 		p.Hold(faultproxy.Down)
 	}
@@ -149,10 +145,6 @@ func (l *Link) LoseReply() {
 func (l *Link) HoldReplies(d time.Duration) {
 	for _, p := range l.proxies {
 		p.Hold(faultproxy.Down)
+		time.AfterFunc(d, func() { p.Pass(faultproxy.Down) })
 	}
-	time.AfterFunc(d, func() {
-		for _, p := range l.proxies {
-			p.Pass(faultproxy.Down)
-		}
-	})
 }
