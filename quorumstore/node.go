@@ -46,8 +46,9 @@ type ballot[T any] struct {
 	values  []T
 	errs    []error // errNoReply for those that have not replied
 	replies chan reply[T]
-	end     time.Time // of the wait for replies
-	cut     error     // the end of the caller's time, if that ended the wait
+	end     time.Time   // of the wait for replies
+	timer   *time.Timer // which ends then
+	cut     error       // the end of the caller's time, if that ended the wait
 }
 
 type reply[T any] struct {
@@ -84,8 +85,8 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 		if bounded && deadline.Before(b.end) {
 			b.end = deadline
 		}
-		timer := time.NewTimer(time.Until(b.end))
-		defer timer.Stop()
+		b.timer = time.NewTimer(time.Until(b.end))
+		defer b.timer.Stop()
 		for range b.values {
 			select {
 			case r := <-b.replies:
@@ -93,8 +94,7 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 				if !yield(r.node) {
 					return
 				}
-				timer.Reset(time.Until(b.end))
-			case <-timer.C:
+			case <-b.timer.C:
 				if bounded && !time.Now().Before(deadline) {
 					<-ctx.Done() // at once: the caller finds it, too
 					b.cut = ctx.Err()
@@ -109,6 +109,7 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 func (b *ballot[T]) within(d time.Duration) {
 	if end := time.Now().Add(d); end.Before(b.end) {
 		b.end = end
+		b.timer.Reset(d)
 	}
 }
 
