@@ -42,7 +42,11 @@ const (
 	entriesInfix  = "\x1fentries\x1f"
 )
 
-func (s *Store) guardKey() string { return s.prefix + guardSuffix }
+// sharedKeysOf returns the keys that all locks with a hash tag share.
+func (s *Store) sharedKeysOf(tag string) *[3]string {
+	base := tag + s.prefix
+	return &[...]string{base + counterSuffix, base + aheadSuffix, base + guardSuffix}
+}
 
 // hashTagOf returns the hash tag of the keys beside the locks. It returns "" without a cluster, and
 // if the prefix has a tag of its own, which puts all keys into one slot. A client that takes a node

@@ -6,7 +6,6 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -75,7 +74,8 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	kind
-	lock   string
+	lock, queue, entries string // the keys
+
 	owner  string // of whose calls none overtakes another; "" if that may be
 	number int64  // behind the owner, or alone: a floor or a token
 	reply  any
@@ -109,6 +109,9 @@ type scriptRun struct {
 // groupCalls divides a batch into runs of scripts: acquisitions first, and releases behind them, so
 // that no call of an owner overtakes another.
 func groupCalls(batch []*call) []*scriptRun {
+	if len(batch) == 1 {
+		return []*scriptRun{{kind: batch[0].kind, calls: batch}}
+	}
 	var all []*scriptRun
 	open := make(map[kind]*scriptRun, 2)
 	for _, c := range batch {
@@ -125,39 +128,38 @@ func groupCalls(batch []*call) []*scriptRun {
 }
 
 // prepareCommand makes the command of the run: by the hash of the script, or in full for a server
-// that does not know it.
+// that does not know it. It passes on pointers, which take no room of their own.
 func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	text, sha := r.script.source()
+	shared := &s.sharedKeys
+	if r.tag != "" {
+		shared = s.sharedKeysOf(r.tag)
+	}
 	words := make([]any, 0, 13+5*len(r.calls))
-	if words = append(words, "evalsha", sha); inFull {
+	if words = append(words, "evalsha", sha, 0, &shared[0], &shared[1]); inFull {
 		words[0], words[1] = "eval", text
 	}
-	base := r.tag + s.prefix
-	words = append(words, 0, base+counterSuffix, base+aheadSuffix)
-	conditions, guard := "0", s.options.RestartGuard
-	if guard > 0 || s.options.MinReplicas > 0 {
-		conditions = fmt.Sprintf("%d %d", ceilMillis(guard), s.options.MinReplicas)
-	}
-	if guard > 0 {
-		words = append(words, s.guardKey())
+	if s.options.RestartGuard > 0 {
+		words = append(words, &shared[2])
 	}
 	for _, c := range r.calls {
 		words = append(words, &c.lock)
 	}
-	for _, infix := range []string{queueInfix, entriesInfix} {
-		for _, c := range r.calls {
-			words = append(words, base+infix+c.lock)
-		}
+	for _, c := range r.calls {
+		words = append(words, &c.queue)
+	}
+	for _, c := range r.calls {
+		words = append(words, &c.entries)
 	}
 	words[2] = len(words) - 3
-	words = append(words, conditions, len(r.calls))
+	words = append(words, &s.conditions, len(r.calls))
 	switch r.script {
 	case acquireScript:
-		words = append(words, s.listener.channel, r.ms, r.place, r.limit, r.tokens, r.describe)
+		words = append(words, &s.listener.channel, &r.ms, &r.place, r.limit, r.tokens, &r.describe)
 	case renewScript:
-		words = append(words, s.listener.channel, r.ms)
+		words = append(words, &s.listener.channel, &r.ms)
 	case releaseScript:
-		words = append(words, r.ms)
+		words = append(words, &r.ms)
 	}
 	for _, c := range r.calls {
 		if c.owner != "" {

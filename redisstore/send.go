@@ -63,6 +63,7 @@ func (s *Store) queueOf(lock string) *batch.Queue[*call] {
 func (s *Store) newCall(k kind, name, owner string, number int64) *call {
 	c := &call{kind: k, lock: s.prefix + name, owner: owner, number: number}
 	c.tag = s.hashTagOf(c.lock)
+	c.queue, c.entries = c.tag+s.prefix+queueInfix+c.lock, c.tag+s.prefix+entriesInfix+c.lock
 	return c
 }
 
@@ -199,9 +200,13 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 		if inFull {
 			return
 		}
-		runs = slices.DeleteFunc(slices.Clone(runs), func(r *scriptRun) bool {
-			return r.cmd.Err() == nil || !redis.HasErrorPrefix(r.cmd.Err(), "NOSCRIPT")
-		})
+		var unknown []*scriptRun
+		for _, r := range runs {
+			if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+				unknown = append(unknown, r)
+			}
+		}
+		runs = unknown
 	}
 }
 

@@ -65,7 +65,9 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
-	configErr      error // returned by every call if the arguments of New are invalid
+	sharedKeys     [3]string // those without a hash tag
+	conditions     string    // see lua/head.lua
+	configErr      error     // returned by every call if the arguments of New are invalid
 	queues         []batch.Queue[*call]
 	listener       listener
 	closed         atomic.Bool
@@ -153,6 +155,10 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
+	s.sharedKeys, s.conditions = *s.sharedKeysOf(""), "0"
+	if s.options.RestartGuard > 0 || s.options.MinReplicas > 0 {
+		s.conditions = fmt.Sprintf("%d %d", ceilMillis(s.options.RestartGuard), s.options.MinReplicas)
+	}
 	s.configErr = s.checkOptions()
 	s.queues = s.newQueues()
 	s.listener.init(s.prefix)

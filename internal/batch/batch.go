@@ -4,6 +4,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ var (
 // The fields must not be changed after the first Do.
 type Queue[T any] struct {
 	// Send sends a batch, and returns when it is complete or its context has ended. It records the
-	// results in the calls.
+	// results in the calls. The context may be that of a caller: what is sent goes on when that is
+	// canceled before its deadline.
 	Send func(ctx context.Context, calls []T)
 
 	// Name returns the name of a call, "" for one that may overtake and be overtaken.
@@ -52,7 +54,7 @@ type Queue[T any] struct {
 	late    map[string]*flight[T] // the batches that were not awaited, by the names of their calls
 }
 
-// A caller is one Do.
+// A caller is one Do that waits.
 type caller[T any] struct {
 	calls    []T
 	deadline time.Time
@@ -62,10 +64,11 @@ type caller[T any] struct {
 
 // A flight is a batch that is sent.
 type flight[T any] struct {
+	q       *Queue[T]
 	calls   []T
-	callers []*caller[T]
+	callers []*caller[T]  // none if its caller has not waited
 	left    bool          // it does not count any more
-	ended   chan struct{} // closed at the end
+	ended   chan struct{} // closed at the end, if anybody waits for that
 }
 
 // Do has calls sent together, and returns nil when they are complete. It returns at the deadline of
@@ -92,21 +95,25 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		}
 		q.mu.Lock()
 	}
+	if q.flying < q.InFlight && len(q.waiting) == 0 && q.MinInline > 0 && deadline.Sub(now) >= q.MinInline {
+		q.flying++
+		q.mu.Unlock()
+		(&flight[T]{q: q, calls: calls}).send(ctx)
+		return nil
+	}
 	c := &caller[T]{calls: calls, deadline: deadline, wake: make(chan bool, 1)}
 	q.waiting = append(q.waiting, c)
-	q.sendWaiting(now)
+	q.sendWaiting()
 	q.mu.Unlock()
 	var late <-chan time.Time
-	for canceled := ctx.Done(); ; {
+	for done := ctx.Done(); ; {
 		select {
 		case lead := <-c.wake:
-			if lead && len(c.flight.callers) == 1 {
-				q.send(context.WithoutCancel(ctx), deadline, c.flight)
-			} else if lead {
-				q.send(context.Background(), time.Now().Add(q.Bound), c.flight)
+			if lead {
+				c.flight.sendBounded()
 			}
 			return nil
-		case <-canceled:
+		case <-done:
 			q.mu.Lock()
 			if c.flight == nil {
 				q.waiting = slices.DeleteFunc(q.waiting, func(other *caller[T]) bool { return other == c })
@@ -114,14 +121,14 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 				return errors.Join(ErrNotSent, ctx.Err())
 			}
 			q.mu.Unlock()
-			canceled, late = nil, time.After(time.Until(deadline))
+			done, late = nil, time.After(time.Until(deadline))
 		case <-late:
 			return q.leaveBehind(name, c)
 		}
 	}
 }
 
-// leaveBehind gives up calls that were sent.
+// leaveBehind ends a Do that has no reply in time.
 func (q *Queue[T]) leaveBehind(name string, c *caller[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,12 +137,15 @@ func (q *Queue[T]) leaveBehind(name string, c *caller[T]) error {
 		if !lead {
 			return nil
 		}
-		go q.send(context.Background(), time.Now().Add(q.Bound), c.flight)
+		go c.flight.sendBounded()
 	default:
 	}
 	if name != "" {
 		if q.late == nil {
 			q.late = map[string]*flight[T]{}
+		}
+		if c.flight.ended == nil {
+			c.flight.ended = make(chan struct{})
 		}
 		q.late[name] = c.flight
 	}
@@ -143,10 +153,9 @@ func (q *Queue[T]) leaveBehind(name string, c *caller[T]) error {
 }
 
 // sendWaiting has sent what waits, as far as there is room. The caller holds q.mu.
-func (q *Queue[T]) sendWaiting(now time.Time) {
+func (q *Queue[T]) sendWaiting() {
 	for q.flying < q.InFlight && len(q.waiting) > 0 {
-		f := &flight[T]{ended: make(chan struct{})}
-		n := 0
+		f, n := &flight[T]{q: q}, 0
 		for n < len(q.waiting) && (n == 0 || len(f.calls)+len(q.waiting[n].calls) <= q.Max) {
 			f.calls = append(f.calls, q.waiting[n].calls...)
 			q.waiting[n].flight = f
@@ -154,52 +163,53 @@ func (q *Queue[T]) sendWaiting(now time.Time) {
 		}
 		f.callers, q.waiting = q.waiting[:n:n], q.waiting[n:]
 		q.flying++
-		first, need := f.callers[0], q.MinInline
-		if n > 1 {
-			need = q.Bound * 9 / 10
-		}
-		if q.MinInline > 0 && first.deadline.Sub(now) >= need {
-			first.wake <- true
+		if q.MinInline > 0 && time.Until(f.callers[0].deadline) >= q.Bound*9/10 {
+			f.callers[0].wake <- true
 		} else {
-			go q.send(context.Background(), now.Add(q.Bound), f)
+			go f.sendBounded()
 		}
 	}
 }
 
+func (f *flight[T]) sendBounded() {
+	ctx, cancel := context.WithTimeout(context.Background(), f.q.Bound)
+	defer cancel()
+	f.send(ctx)
+}
+
 // send sends a flight, and lets what waits follow it.
-func (q *Queue[T]) send(ctx context.Context, deadline time.Time, f *flight[T]) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	leave := func() {
-		if !f.left {
-			f.left = true
-			q.flying--
-			q.sendWaiting(time.Now())
+func (f *flight[T]) send(ctx context.Context) {
+	if f.q.StuckAfter > 0 {
+		defer time.AfterFunc(f.q.StuckAfter, f.leave).Stop()
+	}
+	defer f.end()
+	f.q.Send(ctx, f.calls)
+}
+
+// leave makes room for the next flight.
+func (f *flight[T]) leave() {
+	f.q.mu.Lock()
+	defer f.q.mu.Unlock()
+	if !f.left {
+		f.left = true
+		f.q.flying--
+		f.q.sendWaiting()
+	}
+}
+
+// end wakes the callers, and forgets the names that were left behind.
+func (f *flight[T]) end() {
+	f.leave()
+	f.q.mu.Lock()
+	defer f.q.mu.Unlock()
+	for _, c := range f.callers {
+		select {
+		case c.wake <- false:
+		default: // It has given up before it sent them.
 		}
 	}
-	if q.StuckAfter > 0 {
-		defer time.AfterFunc(q.StuckAfter, func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			leave()
-		}).Stop()
-	}
-	defer func() {
-		cancel()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		leave()
+	if f.ended != nil {
 		close(f.ended)
-		for name, late := range q.late {
-			if late == f {
-				delete(q.late, name)
-			}
-		}
-		for _, c := range f.callers {
-			select {
-			case c.wake <- false:
-			default: // It has given up before it sent them.
-			}
-		}
-	}()
-	q.Send(ctx, f.calls)
+		maps.DeleteFunc(f.q.late, func(_ string, late *flight[T]) bool { return late == f })
+	}
 }

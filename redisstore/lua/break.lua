@@ -14,7 +14,7 @@ local function break_(lock, queue, entries, a)
       ended[#ended + 1] = e
     end
   end
-  local described = (token == 0 or #ended > 0) and describeAll(s, ended) or {}
+  local places, described = waiting(s), (token == 0 or #ended > 0) and describeAll(s, ended) or {}
   if #described > 0 then
     for _, e in ipairs(ended) do
       if s.counts then
@@ -33,7 +33,7 @@ local function break_(lock, queue, entries, a)
       tell(e, 0)
     end
   end
-  return {waiting(s), described}
+  return {places, described}
 end
 
 return run(break_, 1)
