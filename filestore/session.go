@@ -26,8 +26,9 @@ import (
 // missing.
 //
 // The file is also where the Store gets notices: others append a line with the owner of an entry
-// and its token. The Store watches the file, if it has a hold or a place near the front. What waits
-// farther back is looked at from time to time, and so are the sessions of those before it.
+// and its token. The Store watches the file, if it has a place near the front, or a hold for some
+// time. What waits farther back is looked at from time to time, and so are the sessions of those
+// before it.
 type session struct {
 	folder *folder
 	id     string
@@ -47,6 +48,7 @@ type session struct {
 // An ownEntry is an entry that was made, or last renewed, through this Store.
 type ownEntry struct {
 	actor
+	noted    time.Time
 	position int      // among the places, from 1; 0 for a hold
 	before   []string // for a place at the front: the sessions whose end may make it a hold
 }
@@ -60,9 +62,13 @@ const (
 	front = 4
 
 	// A Store looks at intervals of lookStep for each position, and of holdLook for a hold that it
-	// cannot watch.
+	// does not watch: one that is new, or one for which there is no watcher.
 	lookStep = 10 * time.Millisecond
 	holdLook = 50 * time.Millisecond
+
+	// longHold is how long a hold lasts before it is watched: to close a watcher takes the kernel
+	// as long as a short program.
+	longHold = 2 * time.Second
 
 	// idleTime is half of the time after which a watcher without entries is closed, at least.
 	idleTime = 500 * time.Millisecond
@@ -191,7 +197,7 @@ func (f *folder) knock(id, hash string, token int64) {
 
 // note keeps what there is to know of the entry of an actor, or that it has none.
 func (s *session) note(who actor, st *state) {
-	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds())}
+	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
 	isThere := false
 	for e := range st.queue.All() {
 		if isThere = e.Owner == who.hash; isThere {
@@ -213,14 +219,17 @@ func (s *session) note(who actor, st *state) {
 		return
 	}
 	s.entries[who.hash], s.idle = own, false
-	if own.position <= near && s.watcher == nil && !s.closed {
-		s.watchLocked()
-	}
+	s.watchLocked(own)
 	s.scheduleLocked()
 }
 
-// watchLocked begins to watch the file, if the system can do that, and has room.
-func (s *session) watchLocked() {
+// watchLocked begins to watch the file for an entry, if that is a hold or near, and the system can
+// do that, and has room. A hold that is short needs no watcher.
+func (s *session) watchLocked(e ownEntry) {
+	isShort := e.position == 0 && time.Since(e.noted) < longHold
+	if isShort || e.position > near || s.watcher != nil || s.closed {
+		return
+	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return
@@ -281,6 +290,9 @@ func (s *session) look() {
 		s.watcher.Close() // There are few of them in a system.
 		s.watcher = nil
 	}
+	for _, e := range entries {
+		s.watchLocked(e)
+	}
 	s.idle = len(entries) == 0
 	s.nextLook = time.Time{}
 	s.scheduleLocked()
@@ -332,7 +344,7 @@ func (s *session) send(hash string, token int64) {
 	s.mu.Lock()
 	e, isOwn := s.entries[hash]
 	if isOwn && token > 0 {
-		s.entries[hash] = ownEntry{actor: e.actor}
+		s.entries[hash] = ownEntry{actor: e.actor, noted: time.Now()}
 	}
 	s.mu.Unlock()
 	if isOwn {
