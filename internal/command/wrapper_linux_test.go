@@ -45,9 +45,11 @@ var wrapperRows = []struct{ name, script, want string }{
 
 	// One state for both processes.
 	{"suspended while it waits", `
-		holdfast run a -- sh -c '>has; sleep 1' & until test -e has; do sleep .01; done
-		holdfast run a -- touch started & p=$!; sleep .5; kill -STOP $p; wait %1
-		holdfast run a -- echo other; test -e started || echo not yet; kill -CONT $p; wait $p; ls started`, "other not yet started"},
+		for v in "run a" "elect b"; do
+			set -- $v; holdfast run $2 -- sh -c '>has; sleep 1' & h=$!; until test -e has; do sleep .01; done
+			holdfast $v -- touch started & p=$!; sleep .5; kill -STOP $p; wait $h
+			holdfast run $2 -- echo other; test -e started || echo not yet; kill -CONT $p; wait $p; ls started; rm has started
+		done`, "other not yet started other not yet started"},
 
 	// Invisible, and what was given is what is used.
 	{"a script without #!", `
