@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"unicode"
@@ -46,9 +45,6 @@ func jsonLine(v any) ([]byte, error) {
 
 // writeOutput writes data to standard output.
 func writeOutput(data []byte) error {
-	if isClosed(os.Stdout) {
-		return &exitError{exitOutput, errors.New("standard output is closed"), ">/dev/null"}
-	}
 	if _, err := os.Stdout.Write(data); err != nil {
 		return &exitError{exitOutput, err, ""}
 	}
