@@ -73,9 +73,9 @@ func TestAcquireAllChecksItsArguments(t *testing.T) {
 
 func TestTryAcquireAllTakesAllOrNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		far, store := faulty(t, nil)
+		remote, store := faulty(t, nil)
 		near := open(t, store.Store, nil)
-		for _, c := range []*holdfast.Client{far, near} {
+		for _, c := range []*holdfast.Client{remote, near} {
 			lock := acquire(t, near, "b", nil)
 			wantErr(t, failure(c.TryAcquireAll(ctx, abc, nil)), holdfast.ErrHeld)
 			free(t, c, "a", "c")
@@ -84,7 +84,9 @@ func TestTryAcquireAllTakesAllOrNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			noErr(t, set.Release())
+			store.Set(faultstore.Release, far(100*ms))
+			noErr(t, within(t, 0, 100*ms, set.Release)) // all at once
+			store.Set(faultstore.Release, nil)
 		}
 	})
 }
@@ -131,41 +133,43 @@ func TestAcquireAllHasOneDeadline(t *testing.T) {
 	})
 }
 
-// A lock that is lost while another is waited for is acquired anew.
+// A lock that is lost, or released, while another is waited for is acquired anew.
 func TestAcquireAllRetakesWhatIsLost(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		lock := acquire(t, other, "c", nil)
-		var set *holdfast.LockSet
-		got := later(func() error { set = acquireAll(t, c, abc, nil); return nil })
-		breakLock(t, other, "a")
-		thief := acquire(t, other, "a", nil)
-		time.Sleep(20 * time.Second)
-		release(t, thief)
-		release(t, lock)
-		<-got
-		if token := set.Tokens()["a"]; token <= thief.Token() {
-			t.Errorf("token %d, want one after %d", token, thief.Token())
-		}
-		noErr(t, set.Err())
-		noErr(t, set.Release())
-	})
+	for _, released := range []bool{false, true} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			c, other := open(t, store, nil), open(t, store, nil)
+			lock := acquire(t, other, "c", nil)
+			var set *holdfast.LockSet
+			got := later(func() error { set = acquireAll(t, c, abc, nil); return nil })
+			if released {
+				noErr(t, c.ReleaseAll())
+			} else {
+				breakLock(t, other, "a")
+			}
+			thief := acquire(t, other, "a", nil)
+			time.Sleep(20 * time.Second)
+			release(t, thief)
+			release(t, lock)
+			<-got
+			if token := set.Tokens()["a"]; token <= thief.Token() {
+				t.Errorf("token %d, want one after %d", token, thief.Token())
+			}
+			noErr(t, set.Err())
+			noErr(t, set.Release())
+		})
+	}
 }
 
 // AcquireAll that the store has answered rides out a store that refuses, as Acquire does.
 func TestAcquireAllRidesOutARefusal(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		other := acquire(t, open(t, store.Store, nil), "a", nil)
-		time.AfterFunc(time.Second, func() {
-			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				apply() // a is granted, then the server restarts
-				store.Set(faultstore.Acquire, faultstore.Refuse)
-				time.AfterFunc(2*time.Second, func() { store.Set(faultstore.Acquire, nil) })
-				return nil
-			})
-			release(t, other)
+		store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply() // a is granted, then the server restarts
+			store.Set(faultstore.Acquire, faultstore.Refuse)
+			time.AfterFunc(2*time.Second, func() { store.Set(faultstore.Acquire, nil) })
+			return nil
 		})
 		noErr(t, acquireAll(t, c, []string{"a", "b"}, nil).Release())
 	})

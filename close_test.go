@@ -65,7 +65,13 @@ func TestReleaseAll(t *testing.T) {
 		for rec, err := range c.List(ctx, "") {
 			t.Errorf("left behind: %+v, %v", rec, err)
 		}
-		acquire(t, c, "1", nil)
+
+		// It waits for a release by another call.
+		lock := acquire(t, c, "1", nil)
+		store.Set(faultstore.Release, far(time.Second))
+		go lock.Release()
+		synctest.Wait()
+		noErr(t, within(t, time.Second, time.Second, c.ReleaseAll))
 	})
 }
 

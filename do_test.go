@@ -211,15 +211,19 @@ func TestDoReportsWhatEndedIt(t *testing.T) {
 	}
 }
 
-// A second Do is refused while work runs under the lock, and does not end it.
+// A second Do is refused while work runs under the lock, and does not end it, nor is one of a set any
+// more in the way of the other locks of the set.
 func TestDoTwiceAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		lock := acquire(t, c, "a", nil)
-		noErr(t, lock.Do(ctx, func(ctx context.Context) error {
+		set := acquireAll(t, c, []string{"a", "b"}, nil)
+		other, lock := c.Locks()[0], c.Locks()[1]
+		err := lock.Do(ctx, func(ctx context.Context) error {
 			wantErr(t, lock.Do(ctx, nothing), holdfast.ErrInvalid)
-			return ctx.Err()
-		}))
-		free(t, c, "a")
+			wantErr(t, set.Do(ctx, nothing), holdfast.ErrInvalid)
+			return errors.Join(ctx.Err(), other.Do(ctx, nothing))
+		})
+		noErr(t, err)
+		free(t, c, "a", "b")
 	})
 }

@@ -214,7 +214,11 @@ func TestFullTTLOfAGrant(t *testing.T) {
 					first := acquire(t, other, "a", nil)
 					time.AfterFunc(4*time.Second, func() { release(t, first) })
 				}
+				began := time.Now()
 				lock := acquire(t, c, "a", o)
+				if took := time.Since(began); !late && took != 4*time.Second {
+					t.Errorf("acquired after %v, want at the release", took)
+				}
 				if left := time.Until(lock.Deadline()); left < 59*time.Minute {
 					t.Errorf("%v are left of an hour", left)
 				}
