@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -74,6 +77,10 @@ func (s *Process) setWallClock(offset time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if err := s.stopOutside(begin, symbols); err != nil {
+		return err
+	}
+	defer s.sendSignal(syscall.SIGCONT)
 	seconds := binary.LittleEndian.AppendUint64(nil, uint64(offset/time.Second))
 	free := end // Nothing is at the end of the last page.
 	for _, symbol := range symbols {
@@ -90,6 +97,39 @@ func (s *Process) setWallClock(offset time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// stopOutside stops the process while no thread is about to run what a jump overwrites: it would go on
+// in the middle of the jump.
+func (s *Process) stopOutside(begin int64, symbols []elf.Symbol) error {
+	for {
+		s.sendSignal(syscall.SIGSTOP)
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", s.PID()))
+		if err != nil {
+			return err
+		}
+		isOutside := len(tasks) > 0
+		for _, task := range tasks {
+			text, err := os.ReadFile(task)
+			if err != nil {
+				return err
+			}
+			fields := strings.Fields(string(text)) // "running", or the system call and its arguments, and then SP and PC
+			pc, err := strconv.ParseInt(strings.TrimPrefix(fields[len(fields)-1], "0x"), 16, 64)
+			if isOutside = isOutside && err == nil; !isOutside {
+				break
+			}
+			for _, symbol := range symbols {
+				entry := begin + int64(symbol.Value)
+				isOutside = isOutside && !(clockCode[symbol.Name] != nil && pc > entry && pc < entry+5)
+			}
+		}
+		if isOutside {
+			return nil
+		}
+		s.sendSignal(syscall.SIGCONT)
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // vdso returns where the vDSO of a process begins and ends.
