@@ -5,287 +5,183 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxTokenLead is how far ahead of all others, in time, a client chooses a token after it was too late.
-const maxTokenLead = 10 * time.Millisecond
+var errAgain = errors.New("the owner has an entry already")
+
+// An attempt is an Acquire. What its latest transaction has found is zero before the first one, which
+// takes the name to be free.
+type attempt struct {
+	driver.Request
+	*entry
+	isHold bool // to be made, and not a place
+	lease  *lease
+	queue  queue
+	last   int64 // the last token, if there is a counter of the name
+	lastAt int64 // the revision of the counter, or 0
+}
 
 // Acquire implements [driver.Store].
 //
-// The entry with the smallest token holds the name, so what ends an entry admits the next one, in
-// the same revision: a Release, a Break, or the end of a lease.
+// One transaction takes a name that is free. Otherwise the reply has the queue. Then the next one
+// makes a hold, if that would hold and nothing has come since, or a place, whatever has come. Another
+// follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	began, wall := time.Now(), s.wall()
-	if err := s.checkAcquire(ctx, &req, wall); err != nil {
+	if err := s.checkAcquire(ctx, &req); err != nil {
 		return res, err
 	}
-	token := max(wall.UnixMicro(), req.Floor)
-	waits := false // The entry to be made is a place.
-	for try := 0; ; try++ {
-		if token > driver.MaxToken {
-			return res, fmt.Errorf("%w: no token is left", driver.ErrInvalid)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	a := &attempt{Request: req, entry: &entry{name: req.Name, owner: req.Owner, limit: req.Limit}}
+	s.mu.Lock()
+	again := s.entries[id(req.Name, req.Owner)] != nil
+	s.mu.Unlock()
+	if again {
+		return res, errAgain
+	}
+	for replaced := false; ; {
+		ttl := req.TTL
+		if a.isHold = admits(a.queue.records, req.Limit); !a.isHold {
+			ttl = req.Place
 		}
-		sent := time.Now()
-		made, q, err := s.makeEntry(ctx, began, &req, waits, token)
+		if ttl == 0 {
+			holds, err := s.publish(ctx, a.queue.records[:1], a.queue.waiting(), nil)
+			if err == nil {
+				res.Held = holds[0]
+			}
+			return res, err
+		}
+		if a.lease, err = s.leaseFor(ctx, ttl); err != nil {
+			return res, driver.NotApplied(err)
+		}
+		made, err := s.makeEntry(ctx, a, ttl)
 		switch {
-		case (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, errForeignKey)) && try < 5:
-			continue
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !replaced:
+			s.replace(a.lease) // It may have a key of somebody else, which no new lease has.
+			replaced = true
 		case err != nil:
 			return res, err
+		case made && a.isHold:
+			return driver.Result{Granted: true, Token: a.token}, nil
 		case made:
-			s.watch(req.Name, req.Owner, true, func(ctx context.Context) { s.watchEntry(ctx, req.Name, req.Owner, token, !waits, q) })
-			if !waits {
-				return driver.Result{Granted: true, Token: token}, nil
+			res = driver.Result{Waiting: true, Token: a.token}
+			if len(a.queue.records) > 0 {
+				res.Held = a.queue.records[0].public(a.queue.waiting())
 			}
-			return driver.Result{Waiting: true, Token: token, Held: q.front.public(int(q.count))}, nil
-		case q.own != nil:
-			return res, errors.New("the owner has an entry already")
-		case q.count > 0 && req.Place == 0:
-			res.Held, err = s.publish(ctx, q.front, int(q.count)-1)
-			return res, err
+			return res, nil
 		}
-		if err := s.pause(ctx, began, try); err != nil {
-			return res, err
-		}
-		waits = q.count > 0
-		// The counter may be ahead of the clock. If it is that of a faster clock, other clients give
-		// later tokens by the time this one arrives.
-		lead := int64(0)
-		if try > 0 {
-			lead = min(time.Since(sent), maxTokenLead).Microseconds()
-		}
-		token = max(token, s.wall().UnixMicro(), q.last+1+lead)
 	}
 }
 
-func (s *Store) checkAcquire(ctx context.Context, req *driver.Request, wall time.Time) error {
-	switch err := s.check(ctx, req.Name, req.Owner); {
+func (s *Store) checkAcquire(ctx context.Context, req *driver.Request) error {
+	switch err := s.check(ctx, req.Name); {
 	case err != nil:
 		return err
-	case req.Limit > 1:
-		return fmt.Errorf("%w: shared and limited locks", driver.ErrUnsupported)
+	case req.Limit < 0 || req.Limit > driver.Shared:
+		return fmt.Errorf("%w: a limit of %d", driver.ErrInvalid, req.Limit)
 	case req.Tokens > 1:
 		return fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
 	case req.Floor > 0 && req.Place > 0:
 		return fmt.Errorf("%w: a floor and a place", driver.ErrInvalid)
-	case req.Floor > wall.Add(driver.MaxLead).UnixMicro():
+	case req.Floor > s.wall().Add(driver.MaxLead).UnixMicro():
 		return fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 	}
 	return nil
 }
 
-// pause waits for a moment before another try to make an entry, when other clients were faster.
-func (s *Store) pause(ctx context.Context, began time.Time, try int) error {
-	if try < 2 {
-		return nil
+// makeEntry sends one transaction. It reports whether that has made the entry.
+func (s *Store) makeEntry(ctx context.Context, a *attempt, ttl time.Duration) (made bool, err error) {
+	name := a.Name
+	rec := record{Base: a.lease.base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
+	var puts []clientv3.Op
+	if a.Floor > 0 || a.last > 0 {
+		counters, err := s.leaseFor(ctx, countersLast)
+		if err != nil {
+			return false, driver.NotApplied(err)
+		}
+		rec.Least = max(a.Floor, a.last+1)
+		puts = append(puts, clientv3.OpPut(s.tokenKey(name), strconv.FormatInt(rec.Least, 10), clientv3.WithLease(counters.id)))
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = began.Add(requestBound)
+	slot := 0
+	if n := len(a.queue.records); n > 0 {
+		slot = rand.N(16 + 4*n) // so that many may come at once
 	}
-	pause := rand.N(time.Duration(min(try, 50)) * time.Millisecond)
-	if time.Until(deadline) < 2*pause || sleep(ctx, pause) != nil {
-		return &driver.RetryError{Err: fmt.Errorf("%d other clients were faster", try)}
+	a.key, a.value = s.slotKey(name, slot), rec.encode()
+	puts = append(puts, clientv3.OpPut(a.key, a.value, clientv3.WithLease(a.lease.id)))
+	s.mu.Lock()
+	a.entry.lease, a.until, a.held = a.lease, time.Now().Add(ttl), a.isHold
+	s.entries[id(name, a.Owner)] = a.entry
+	conditions := []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
+		clientv3.Compare(clientv3.ModRevision(s.epochKey(a.lease)), "=", a.lease.epoch),
+		clientv3.Compare(clientv3.ModRevision(s.tokenKey(name)), "=", a.lastAt),
+	}
+	s.mu.Unlock()
+	if a.isHold {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(name)), "<", a.queue.revision+1).WithRange(s.entriesEnd(name)))
+	} else {
+		puts = append([]clientv3.Op{s.getEntries(name)}, puts...)
+	}
+	s.sweeper.Do(func() { s.goWhileOpen(s.endUnrenewed) })
+	resp, revision, err := s.write(ctx, name, conditions, puts, []clientv3.Op{
+		s.getEntries(name), clientv3.OpGet(s.tokenKey(name)), clientv3.OpGet(s.epochKey(a.lease)),
+	})
+	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
+		if _, _, endErr := s.write(ctx, name, []clientv3.Cmp{a.is()}, []clientv3.Op{clientv3.OpDelete(a.key)}, nil); endErr == nil {
+			err = driver.NotApplied(err)
+		}
+	}
+	if err != nil && !driver.IsNotApplied(err) {
+		return false, err // Renew tells what has become of it.
+	}
+	s.mu.Lock()
+	if made = err == nil && resp.Succeeded; made {
+		a.token = max(rec.Base+revision, rec.Least)
+	} else {
+		s.forget(a.entry)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	if !made || !a.isHold {
+		err = s.noteFound(a, resp, revision)
+	}
+	if made {
+		s.watch(a.entry, a.queue.records, revision)
+	}
+	return made, err
+}
+
+// noteFound records what a transaction has found that has made a place or nothing.
+func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err error) {
+	a.queue, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, revision)
+	if err != nil || resp.Succeeded {
+		return err
+	}
+	if a.queue.index(a.Owner) >= 0 {
+		return errAgain
+	}
+	// A counter follows a floor. As long as it lasts, all tokens of the name are above it.
+	if counter := resp.Responses[1].GetResponseRange().Kvs; len(counter) > 0 {
+		a.last, _ = strconv.ParseInt(string(counter[0].Value), 10, 64) // else 0
+		a.lastAt = counter[0].ModRevision
+	} else {
+		a.last, a.lastAt = 0, 0
+	}
+	if epoch := resp.Responses[2].GetResponseRange().Kvs; len(epoch) > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.lease.epoch = max(a.lease.epoch, epoch[0].ModRevision)
 	}
 	return nil
-}
-
-// makeEntry sends one transaction. It makes a hold if the name has no entry, or if it waits a place
-// if the name has one. It returns what the queue was before, except for a hold that it has made.
-func (s *Store) makeEntry(ctx context.Context, began time.Time, req *driver.Request, waits bool, token int64) (made bool, q queue, err error) {
-	ttl := req.TTL
-	if waits {
-		ttl = req.Place
-	}
-	l, err := s.takeLease(ctx, began, ttl)
-	if err != nil {
-		return false, q, err
-	}
-	counters, err := s.counterLease(ctx, req.Name, 0)
-	if err != nil {
-		s.putLease(l)
-		return false, q, err
-	}
-	name, own, mine := req.Name, s.ownKey(req.Name, req.Owner), s.recKey(req.Name, token)
-	begin, end := s.recKey(name, 0), s.recordsEnd(name)
-	// No token from this one on was given, as far as the counter lasts, and none is in use.
-	conditions := []clientv3.Cmp{absent(s.tokKey(name, token), s.countersEnd(name)), absent(begin, end)}
-	rec := record{Holder: req.Holder, Since: time.Now().UnixMilli(), Metadata: req.Metadata}
-	state := s.queueOps(name, req.Owner, token)
-	puts := func(l, counters clientv3.LeaseID) []clientv3.Op {
-		return []clientv3.Op{
-			clientv3.OpPut(own, fmt.Sprintf("%016d", token), clientv3.WithLease(l)),
-			clientv3.OpPut(mine, rec.encode(), clientv3.WithLease(l)),
-			clientv3.OpDelete(s.tokKey(name, 0), clientv3.WithRange(s.tokKey(name, token))),
-			clientv3.OpPut(s.tokKey(name, token), "", clientv3.WithLease(counters)),
-		}
-	}
-	success := puts(l.id, counters)
-	if waits {
-		conditions[1] = absent(mine, end)
-		conditions = append(conditions, absent(own, own+"\x00"), clientv3.Compare(clientv3.CreateRevision(begin), ">", 0).WithRange(end))
-		success = append(slices.Clone(state), success...)
-	}
-	resp, err := s.write(ctx, clientv3.OpTxn(conditions, success, state))
-	if errors.Is(err, rpctypes.ErrPermissionDenied) {
-		// It may be the keys, or a key of somebody else on a lease, which no new lease has.
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		if _, tryErr := s.do(ctx, clientv3.OpTxn([]clientv3.Cmp{never(mine)}, puts(0, 0), state)); tryErr == nil {
-			s.dropRefused(l)
-			if _, grantErr := s.counterLease(ctx, name, counters); grantErr != nil {
-				return false, q, grantErr
-			}
-			return false, q, driver.NotApplied(fmt.Errorf("%w: %w", errForeignKey, err))
-		}
-	}
-	if err != nil {
-		if errors.Is(err, rpctypes.ErrNoSpace) { // The entry may have been made, and ends with the lease.
-			ctx, cancel := bounded(ctx)
-			defer cancel()
-			if s.revoke(ctx, l.id) == nil {
-				return false, q, driver.NotApplied(err)
-			}
-		}
-		if !driver.IsNotApplied(err) {
-			s.remember(name, req.Owner, func(e *ownerState) { e.doubtful = append(e.doubtful, l) })
-		} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.putLease(l)
-		}
-		return false, q, err
-	}
-	if made = resp.Succeeded; made {
-		s.remember(name, req.Owner, func(e *ownerState) { e.token, e.lease = token, l })
-	} else {
-		s.stock(l)
-	}
-	if waits || !made {
-		q, err = s.decodeQueue(resp)
-	} else {
-		q.revision = resp.Header.Revision
-	}
-	return made, q, err
-}
-
-// errForeignKey is the error of a request whose lease may have a key that the user may not write.
-var errForeignKey = errors.New("a lease has keys of another user")
-
-// never is a condition that does not hold. The server checks the rights of its transaction all the
-// same.
-func never(key string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
-}
-
-// absent is the condition that no key is from begin to end.
-func absent(begin, end string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(begin), "=", 0).WithRange(end)
-}
-
-// A queue is what the store has of a name, as seen by an owner with a token.
-type queue struct {
-	own      *mvccpb.KeyValue // the entry of the owner, nil if it has none
-	mine     *mvccpb.KeyValue // the record with the token, nil if there is none
-	front    found            // the hold or keep
-	count    int64            // of all entries
-	ahead    int64            // of those before the token
-	before   string           // the key of the one before it, "" if it is the first
-	last     int64            // the greatest token that was given
-	revision int64
-}
-
-func (s *Store) readQueue(ctx context.Context, name, owner string, token int64) (queue, error) {
-	resp, err := s.read(ctx, s.queueOps(name, owner, token)...)
-	if err != nil {
-		return queue{}, err
-	}
-	return s.decodeQueue(resp)
-}
-
-func (s *Store) queueOps(name, owner string, token int64) []clientv3.Op {
-	begin, mine, end := s.recKey(name, 0), s.recKey(name, token), s.recordsEnd(name)
-	return []clientv3.Op{
-		clientv3.OpGet(s.ownKey(name, owner)), clientv3.OpGet(mine), outermost(begin, end, clientv3.SortAscend),
-		outermost(begin, mine, clientv3.SortDescend), outermost(begin, end, clientv3.SortDescend),
-		outermost(s.tokKey(name, 0), s.countersEnd(name), clientv3.SortDescend),
-	}
-}
-
-// outermost gets the first or last key from begin to end, and how many there are.
-func outermost(begin, end string, order clientv3.SortOrder) clientv3.Op {
-	return clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, order))
-}
-
-// decodeQueue reads the responses to queueOps.
-func (s *Store) decodeQueue(resp *clientv3.TxnResponse) (q queue, err error) {
-	q.revision = resp.Header.Revision
-	for i, r := range resp.Responses[:6] {
-		r := r.GetResponseRange()
-		if len(r.Kvs) == 0 {
-			continue
-		}
-		switch kv := r.Kvs[0]; i {
-		case 0:
-			q.own = kv
-		case 1:
-			q.mine = kv
-		case 2:
-			q.count = r.Count
-			if q.front, err = s.decode(kv); err != nil {
-				return q, err
-			}
-		case 3:
-			q.ahead, q.before = r.Count, string(kv.Key)
-		case 4:
-			if f, err := s.decode(kv); err == nil {
-				q.last = f.token
-			}
-		case 5:
-			_, text, _ := strings.Cut(string(kv.Key), "\x00")
-			token, _ := strconv.ParseInt(text, 10, 64) // else 0
-			q.last = max(q.last, token)
-		}
-	}
-	return q, nil
-}
-
-// remember changes the entry of an owner. From time to time it forgets those that have ended
-// without a Release.
-func (s *Store) remember(name, owner string, change func(e *ownerState)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := [2]string{name, owner}
-	e := s.entries[key]
-	if e == nil {
-		e = &ownerState{}
-		s.entries[key] = e
-	}
-	change(e)
-	if len(s.entries) < s.sweepAt {
-		return
-	}
-	now := time.Now()
-	lasts := func(l *lease) bool { return l != nil && now.Before(l.certain.Add(time.Hour)) }
-	for key, e := range s.entries {
-		if !lasts(e.lease) && !slices.ContainsFunc(e.doubtful, lasts) {
-			delete(s.entries, key)
-		}
-	}
-	s.sweepAt = max(1024, 2*len(s.entries))
-}
-
-// parseOwn reads the value of a key own/NAME\x00HASH.
-func parseOwn(kv *mvccpb.KeyValue) (token int64, kept bool) {
-	text, kept := strings.CutPrefix(string(kv.Value), "k")
-	token, _ = strconv.ParseInt(text, 10, 64) // else 0
-	return token, kept
 }

@@ -12,6 +12,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"net/url"
@@ -22,20 +23,12 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A certificate is one with its key, and the files that have them.
 type certificate struct {
@@ -154,99 +147,123 @@ var (
 	mayDoIt = clientv3.PermissionType(clientv3.PermReadWrite)
 )
 
-// The user and the password of the environment are those of a URL without any. A password that is
-// wrong is not shown.
-func TestUserOfEnvironment(t *testing.T) {
-	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
-	enableAuth(t, member, map[string]right{"writer": {mayDoIt, DefaultPrefix}})
-	text := "etcd://" + member.Addr
-	t.Setenv("HOLDFAST_ETCD_USER", "writer")
-	t.Setenv("HOLDFAST_ETCD_PASSWORD", "secret")
-	s, err := openText(t, text)
-	must(t, err)
-	grant(t, s, request("owner", time.Hour))
-	must(t, s.Close())
-	for user, password := range map[string]string{"writer": "wrong secret", "nobody": "secret"} {
-		t.Setenv("HOLDFAST_ETCD_USER", user)
-		t.Setenv("HOLDFAST_ETCD_PASSWORD", password)
-		if _, err := openText(t, text); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v, want an error", user, err)
-		}
-	}
-	t.Setenv("HOLDFAST_ETCD_PASSWORD", "")
-	if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("a user without a password: %v", err)
-	}
-	t.Setenv("HOLDFAST_ETCD_USER", "")
-	s, err = openText(t, text)
-	must(t, err)
-	defer s.Close()
-	if res, err := s.Acquire(t.Context(), request("other", time.Hour)); err == nil || !driver.IsNotApplied(err) {
-		t.Errorf("Acquire without a user: %+v, %v, want an error", res, err)
-	}
-}
-
-// A user that may read the records alone lists and looks up locks. It reads no owner, without which
-// nobody renews or releases a lock, and changes nothing.
-func TestReaderOfRecords(t *testing.T) {
+// TestUsers has what one server with users suffices for.
+func TestUsers(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
-	root := enableAuth(t, member, map[string]right{"dashboard": {mayRead, DefaultPrefix + "rec/"}})
-	s := New(root, nil)
-	defer s.Close()
+	root := enableAuth(t, member, map[string]right{
+		"writer": {mayDoIt, DefaultPrefix}, "neighbor": {mayDoIt, "other/"}, "dashboard": {mayRead, DefaultPrefix + "lock/"},
+		"team": {mayDoIt, DefaultPrefix + "lock/team/"},
+	})
+	for _, right := range []right{{mayDoIt, DefaultPrefix + "epoch/"}, {mayDoIt, DefaultPrefix + "token/team/"}, {mayDoIt, DefaultPrefix + "base"}} {
+		_, err := root.RoleGrantPermission(t.Context(), "team", right.prefix, clientv3.GetPrefixRangeEnd(right.prefix), right.kind)
+		must(t, err)
+	}
+	as := func(t *testing.T, user string) *Store {
+		t.Helper()
+		s, err := openText(t, "etcd://"+user+":secret@"+member.Addr)
+		must(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+
+	// A password that is wrong is not shown.
+	for _, text := range []string{"etcd://writer:secret-wrong@" + member.Addr, "etcd://nobody:secret@" + member.Addr} {
+		if _, err := openText(t, text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v, want an error", err)
+		}
+	}
+	anonymous, err := openText(t, "etcd://"+member.Addr)
+	must(t, err)
+	defer anonymous.Close()
+	if res, err := anonymous.Acquire(t.Context(), request("other", time.Hour)); err == nil || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire without a user: %+v, %v, want an error", res, err)
+	}
+
+	// A user that may read the entries alone lists and looks up locks, and changes nothing. No owner is
+	// in etcd, without which nobody renews or releases a lock.
+	writer, reader := as(t, "writer"), as(t, "dashboard")
 	const owner = "owner-secret"
-	held := grant(t, s, request(owner, time.Hour))
+	held := grant(t, writer, request(owner, time.Hour))
 	waiter := request(owner+"-2", time.Hour)
 	waiter.Place = time.Hour
-	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+	if res, err := writer.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
 		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
 	}
-	c, err := holdfast.Open(t.Context(), "etcd://dashboard:secret@"+member.Addr, nil)
-	must(t, err)
-	defer c.Close()
-	recs, err := c.Lookup(t.Context(), "name")
+	recs, err := reader.Lookup(t.Context(), "name")
 	if err != nil || len(recs) != 1 || recs[0].Token != held.Token || recs[0].Waiting != 1 || recs[0].Remaining <= 0 {
 		t.Errorf("Lookup: %+v, %v", recs, err)
 	}
-	n := 0
-	for rec, err := range c.List(t.Context(), "") {
-		if n++; err != nil || rec.Name != "name" || rec.Holder != "holder" {
+	for rec, err := range reader.List(t.Context(), "") {
+		if err != nil || rec.Name != "name" || rec.Holder != "holder" {
 			t.Errorf("List: %+v, %v", rec, err)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d locks in the list, want 1", n)
-	}
-	reader := c.Store().(*Store)
-	records, err := reader.client.Get(t.Context(), DefaultPrefix+"rec/", clientv3.WithPrefix())
+	all, err := root.Get(t.Context(), "", clientv3.WithPrefix())
 	must(t, err)
-	for _, kv := range records.Kvs {
+	for _, kv := range all.Kvs {
 		if text := kv.String(); strings.Contains(text, owner) {
-			t.Errorf("the record has an owner: %s", text)
+			t.Errorf("etcd has an owner: %s", text)
 		}
-	}
-	for _, key := range []string{"own/", "tok/"} {
-		if _, err := reader.client.Get(t.Context(), DefaultPrefix+key, clientv3.WithPrefix()); !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			t.Errorf("reading %s: %v, want it refused", key, err)
-		}
-	}
-	lease := clientv3.LeaseID(0)
-	for _, kv := range records.Kvs {
-		lease = clientv3.LeaseID(kv.Lease)
-	}
-	if resp, err := reader.client.TimeToLive(t.Context(), lease, clientv3.WithAttachedKeys()); err == nil && strings.Contains(string(joined(resp.Keys)), owner) {
-		t.Errorf("the keys of a lease are shown: %q", resp.Keys)
 	}
 	if _, err := reader.Break(t.Context(), "name", 0); !driver.IsNotApplied(err) {
 		t.Errorf("Break: %v, want it refused", err)
 	}
+
+	// A team with rights to names of its own uses them, and no other.
+	team := as(t, "team")
+	if res, err := team.Acquire(t.Context(), request("team", time.Hour)); !driver.IsNotApplied(err) {
+		t.Errorf("a team acquires the name of another: %+v, %v", res, err)
+	}
+	own := request("team", time.Hour)
+	own.Name = "team/name"
+	grant(t, team, own)
+
+	// A user with rights elsewhere, and a key on the leases of others, stops no lock: from release 3.5
+	// on, a server refuses a lease to a user without the right to write all of its keys.
+	neighbor := as(t, "neighbor")
+	for n := range 3 {
+		leases, err := root.Leases(t.Context())
+		must(t, err)
+		for i, l := range leases.Leases {
+			_, _ = neighbor.client.Put(t.Context(), fmt.Sprint("other/", i), "", clientv3.WithLease(l.ID)) // A server may refuse it.
+		}
+		req := request("owner", time.Hour)
+		req.Name = fmt.Sprint("beside a neighbor ", n)
+		grant(t, writer, req)
+	}
+
+	// A user without a right is refused, and leaves no leases.
+	before, err := root.Leases(t.Context())
+	must(t, err)
+	for range 3 {
+		if res, err := neighbor.Acquire(t.Context(), request("neighbor", 2*time.Hour)); !driver.IsNotApplied(err) {
+			t.Errorf("Acquire without a right: %+v, %v, want it refused", res, err)
+		}
+	}
+	must(t, neighbor.Close())
+	after, err := root.Leases(t.Context())
+	must(t, err)
+	if len(after.Leases) > len(before.Leases) {
+		t.Errorf("%d leases are left by a user without a right", len(after.Leases)-len(before.Leases))
+	}
 }
 
-func joined(keys [][]byte) (all []byte) {
-	for _, key := range keys {
-		all = append(all, key...)
+// The user and the password of the environment are those of a URL without any.
+func TestUserOfEnvironment(t *testing.T) {
+	t.Setenv("HOLDFAST_ETCD_USER", "writer")
+	text := "etcd://127.0.0.1:1"
+	t.Setenv("HOLDFAST_ETCD_PASSWORD", "")
+	if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a user without a password: %v", err)
 	}
-	return all
+	member := servers.StartEtcd(t, "--bcrypt-cost", "4")
+	enableAuth(t, member, map[string]right{"writer": {mayDoIt, DefaultPrefix}})
+	t.Setenv("HOLDFAST_ETCD_PASSWORD", "secret")
+	s, err := openText(t, "etcd://"+member.Addr)
+	must(t, err)
+	grant(t, s, request("owner", time.Hour))
+	must(t, s.Close())
 }
 
 // A client whose token has expired while it was idle is authenticated again. It renews, releases

@@ -3,8 +3,10 @@
 package etcdstore
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,10 +83,10 @@ func dial(tb testing.TB, cluster []*servers.Etcd) *client {
 	return c
 }
 
-// intercept applies the fault.
+// intercept applies the fault to a transaction that makes, changes or ends an entry.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	txn, ok := req.(*pb.TxnRequest)
-	if !ok || !writes(txn) {
+	if !ok || !mayChangeEntry(txn) {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
 	fault := drivertest.Fault(c.fault.Swap(0))
@@ -92,7 +94,7 @@ func (c *client) intercept(ctx context.Context, method string, req, reply any, c
 		return status.Error(codes.Unavailable, "the request was lost")
 	}
 	err := invoke(ctx, method, req, reply, conn, opts...)
-	if fault == drivertest.ReplyLost && err == nil && !reply.(*pb.TxnResponse).Succeeded {
+	if fault == drivertest.ReplyLost && err == nil && !changes(reply.(*pb.TxnResponse)) {
 		c.fault.Store(int32(fault)) // It has changed nothing: the fault is that of the next one.
 	} else if fault == drivertest.ReplyLost {
 		return status.Error(codes.Unavailable, "the reply was lost")
@@ -100,10 +102,17 @@ func (c *client) intercept(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-// writes reports whether a transaction may put or delete a key.
-func writes(txn *pb.TxnRequest) bool {
-	for _, op := range append(append([]*pb.RequestOp{}, txn.Success...), txn.Failure...) {
-		if op.GetRequestPut() != nil || op.GetRequestDeleteRange() != nil || op.GetRequestTxn() != nil && writes(op.GetRequestTxn()) {
+func changes(txn *pb.TxnResponse) bool {
+	return slices.ContainsFunc(txn.GetResponses(), func(r *pb.ResponseOp) bool {
+		return r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 || changes(r.GetResponseTxn())
+	})
+}
+
+// mayChangeEntry reports whether a transaction may put or delete the key of an entry.
+func mayChangeEntry(txn *pb.TxnRequest) bool {
+	for _, op := range txn.Success {
+		key := append(op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey()...)
+		if bytes.Contains(key, []byte("lock/")) || op.GetRequestTxn() != nil && mayChangeEntry(op.GetRequestTxn()) {
 			return true
 		}
 	}
@@ -135,10 +144,10 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		Occupy: func(tb testing.TB, name string, way int) bool {
 			s := New(dial(tb, cluster).Client, &Options{Prefix: prefix})
 			strangers := [][2]string{
-				{s.recKey(name, time.Now().UnixMicro()), "not a record"},
-				{s.recKey(name, time.Now().UnixMicro()), "{}"},
-				{s.recKey(name, 1), `{"holder":"somebody","since":-9000000000000000000}`},
-				{strings.TrimSuffix(s.recKey(name, 0), "0") + "x", "{}"},
+				{s.slotKey(name, 0), "not a record"},
+				{s.slotKey(name, 0), "{}"},
+				{s.slotKey(name, 0), `{"base":1,"holder":"somebody","since":-9000000000000000000}`},
+				{s.entriesKey(name), `k{"base":9007199254740991}`},
 			}
 			if way >= len(strangers) {
 				return false

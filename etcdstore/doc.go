@@ -16,21 +16,27 @@
 // Every grant, renewal and release is confirmed by a majority of the members. Holds survive the
 // death of the leader and of any minority, and the restart of all members. No member's clock and no
 // client's clock is compared with another: the server counts leases on its own, and a client counts
-// from before its request. A server of 3.4 ends the hold of a client
-// that has died as much later as its wall clock was set back meanwhile.
+// from before its request. A server of 3.4 ends the hold of a client that has died as much later as
+// its wall clock was set back meanwhile.
 //
-// The store keeps a queue for each name. What ends a hold, a Release, a Break or the end of its
-// lease, admits the next place in the same revision, and only the client of that place is notified:
-// each place watches the entry before it. A watch goes on where it was, and misses nothing.
+// The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a hold, a
+// Release, a Break or the end of its lease, admits the next place in the same revision, and the client
+// of that place is notified. A watch goes on where it was, and misses nothing. A hold is watched from
+// the age of 50 ms on, so its client learns at once that it was broken, or deleted by hand.
 //
-// Fencing tokens rise strictly for each name. They are microseconds since 1970 by the clock of the
-// client that is granted one, or if its clock is behind, a little more than the last token of the name.
-// A floor affects only its own name. The last token of a name is kept for two days at least; after
-// that a token is smaller than an earlier one only if the clocks of two clients differ by more.
+// All entries of a Client with one TTL have one lease, as with one session of etcd's own client. An
+// entry that its owner does not renew is ended by the Client, and by the end of the lease if the
+// process is gone.
 //
-// The public record of a hold is in a key of its own, below PREFIX/rec/. A role that may read only
-// these keys can list and look up locks, and writes none. The secret of an owner is nowhere in
-// etcd: there is a hash of it below PREFIX/own/.
+// Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and a
+// number that the first client of a prefix has written, by its clock, in microseconds since 1970: so
+// tokens are above those of the stores that were used before, and of a cluster that has lost its data.
+// A floor, as from a quorum, affects only its own name, and is remembered for two days at least.
+//
+// Store.Held returns the condition that a lock is held, for a transaction of the caller's own.
+//
+// The secret of an owner is nowhere in etcd. A role that may only read below PREFIX/lock/ lists and
+// looks up locks.
 //
 // # What can go wrong
 //
@@ -44,17 +50,12 @@
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
 // alive.
 //
-// In an election under 44 faults in ten minutes, no two leaders overlapped. Of concurrency.Election
-// of etcd's own client 11 pairs did, for up to 1.7 s, in the same faults; it was without a leader
-// for 5.5 % of the time, an election here for 8.9 %, because of the longer leases. See
-// docs/guarantees.md.
-//
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an election
 // with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants no lease, no
 // keep, and no lock but a few under load; it still renews and releases, and the errors show it.
 //
-// A follower forwards each keep-alive to the leader. A client at a follower renews at most 16 locks
-// in a round trip between the two, 400 a second at 40 ms.
+// A server keeps the keys that a name has had until they are compacted, and goes through them in every
+// request for the name. A name that nobody waits for has one key, and one with waiters some more.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision, and
@@ -68,8 +69,6 @@
 // All addresses must be of one cluster: each of two clusters would grant a lock. The command
 // "holdfast doctor" tells, unless both were started with the same --initial-cluster-token.
 //
-// There are no shared and no limited locks.
-//
 // A client of the caller writes a line on standard error for each retry of a request, some four a
 // second while there is no connection, unless its Config has Logger: zap.NewNop(). An error shows
 // why there is no connection if the store was opened from a URL.
@@ -81,7 +80,7 @@
 // as for every use of etcd.
 //
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
-//	etcdctl role grant-permission --prefix=true READER read holdfast/rec/
+//	etcdctl role grant-permission --prefix=true READER read holdfast/lock/
 //
 // The package is a module of its own, so that programs without it do not depend on gRPC:
 //

@@ -3,364 +3,302 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
-	// slack is how much longer than a TTL its lease is, so that one can be used several times before
-	// it has to be kept alive.
+	// slack is how much longer than a TTL its lease is, so that under load one keep-alive a second
+	// serves all entries.
 	slack = time.Second
 
 	// grain is slack, and a second by rounding up, and what the server is late: it looks for leases
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
 
-	// maxIdle bounds the seconds of a lease without keys. A longer one is revoked, except the last
-	// of an attempt that found the name held, so that a loop of attempts makes one.
-	maxIdle = 5 * 60
-
-	// tokensLast is how long the last token of a name is kept at least. One above a floor has to
-	// last until clocks have passed it: for driver.MaxLead.
-	tokensLast = 48 * time.Hour
-
-	// maxStreams bounds the streams for keep-alives of a Store.
-	maxStreams = 16
-
-	// streamPart is how many keep-alives are sent on a stream before others may use it.
-	streamPart = 8
-
-	// streamWait is how long a keep-alive waits for a stream before another one is opened.
-	streamWait = 100 * time.Millisecond
-
-	// answerBound limits how long each answer to a keep-alive may take.
+	// answerBound limits how long the answer to a keep-alive may take.
 	answerBound = time.Second
+
+	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
+	// after driver.MaxLead.
+	countersLast = 2 * driver.MaxLead
 )
 
-// A lease is a lease of the server. It lasts until certain at least. Store.mu guards it.
+// A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive when
+// one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were not
+// renewed themselves. Store.mu guards it.
 type lease struct {
-	id      clientv3.LeaseID
-	seconds int64 // that were requested, 0 if that is not known
-	certain time.Time
+	seconds int64
+	id      clientv3.LeaseID // 0 until it is granted
+	base    int64            // as of the grant, so of the same data: without its data, a server does not know the lease
+	epoch   int64            // the revision of its epoch key: a transaction of another epoch makes no entry
+	certain time.Time        // It lasts until then at least.
+	call    *leaseCall       // the request under way, or nil
 }
 
-// endsBefore reports whether the lease may end before t. The monotonic clock stands still while the
+// A leaseCall is a grant or a keep-alive. Many wait for one.
+type leaseCall struct {
+	done chan struct{} // closed after err is set
+	err  error
+}
+
+// errLeaseEnded is the error of a keep-alive of a lease that the server does not know.
+var errLeaseEnded = driver.NotApplied(errors.New("the lease has ended"))
+
+// lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
 // system is suspended, so the wall clock counts as well. The caller holds Store.mu.
-func (l *lease) endsBefore(t time.Time) bool {
-	return l.certain.Before(t) || l.certain.Round(0).Before(t.Round(0))
-}
-
-// takeLease returns a lease that lasts until ttl after began at least.
-func (s *Store) takeLease(ctx context.Context, began time.Time, ttl time.Duration) (*lease, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	seconds := leaseSeconds(ttl)
-	var l *lease
-	s.mu.Lock()
-	if idle := s.idle[seconds]; len(idle) > 0 {
-		l = idle[len(idle)-1]
-		s.idle[seconds] = idle[:len(idle)-1]
-		if l.endsBefore(began) { // It has ended, and so have those before it.
-			l = nil
-			delete(s.idle, seconds)
-		}
-	}
-	s.mu.Unlock()
-	if l != nil && !s.lastsUntil(l, began.Add(ttl)) {
-		deadline, _ := ctx.Deadline()
-		half, cancel := context.WithTimeout(ctx, time.Until(deadline)/2) // A new lease may succeed.
-		_ = s.keepAlive(half, []*lease{l})
-		cancel()
-	}
-	if l != nil && s.lastsUntil(l, began.Add(ttl)) {
-		return l, nil
-	}
-	return s.grantLease(ctx, 0, seconds)
-}
-
-// grantLease makes a lease. The server chooses the ID if it is 0. A request that fails because of
-// the network is made again until ctx ends, and one that the members turn away is not.
-func (s *Store) grantLease(ctx context.Context, id, seconds int64) (*lease, error) {
-	leases := pb.NewLeaseClient(s.client.ActiveConnection()) // The methods of the client repeat both.
-	for failures := 0; ; failures++ {
-		var resp *pb.LeaseGrantResponse
-		sent := time.Now()
-		err := s.send(ctx, func(ctx context.Context) (err error) {
-			resp, err = leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds})
-			return err
-		})
-		switch {
-		case err == nil:
-			return &lease{id: clientv3.LeaseID(resp.ID), seconds: seconds, certain: sent.Add(time.Duration(resp.TTL) * time.Second)}, nil
-		case isTurnedAway(err):
-		case status.Code(err) == codes.Unavailable && backOff(ctx, failures) == nil:
-			continue
-		case ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-		return nil, driver.NotApplied(s.storeError(rpctypes.Error(err))) // It has no keys, and ends by itself.
-	}
+func (l *lease) lasts(t time.Time) bool {
+	return !l.certain.Before(t) && !l.certain.Round(0).Before(t.Round(0))
 }
 
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-func (s *Store) lastsUntil(l *lease, t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !l.endsBefore(t)
-}
-
-// putLease takes back a lease without keys, which may be nil, or ends one that is long.
-func (s *Store) putLease(l *lease) {
-	if l == nil {
-		return
-	}
-	if l.seconds == 0 || l.seconds > maxIdle {
-		s.revokeLater(l)
-		return
-	}
-	s.stock(l)
-}
-
-// stock keeps a lease without keys. A long one replaces all other long ones.
-func (s *Store) stock(l *lease) {
-	if l.seconds > maxIdle {
-		s.endLong()
-	}
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	idle := s.idle[l.seconds]
-	for len(idle) > 0 && idle[0].endsBefore(now) { // The first one has not been in use for longest.
-		idle = idle[1:]
-	}
-	s.idle[l.seconds] = append(idle, l)
-}
-
-// endLong ends the long leases that have no keys.
-func (s *Store) endLong() {
-	var ended []*lease
-	s.mu.Lock()
-	for seconds, idle := range s.idle {
-		if seconds > maxIdle {
-			ended = append(ended, idle...)
-			delete(s.idle, seconds)
-		}
-	}
-	s.mu.Unlock()
-	for _, l := range ended {
-		s.revokeLater(l)
-	}
-}
-
-// dropRefused ends a lease that the server has refused because it has a key that the user may not
-// write, or lets its time end it. Others without keys of this package may have one as well, and are
-// not used.
-func (s *Store) dropRefused(l *lease) {
-	s.mu.Lock()
-	clear(s.idle)
-	s.mu.Unlock()
-	s.revokeLater(l)
-}
-
-// revokeLater ends a lease and its keys in the background. Close waits for it, for closeBound at
-// most.
-func (s *Store) revokeLater(l *lease) {
-	s.goWhileOpen(func() {
-		ctx, cancel := context.WithTimeout(s.revoking, requestBound)
-		defer cancel()
-		_ = s.revoke(ctx, l.id) // else its time ends it
-	})
-}
-
-// counterLease returns a lease for the last token of a name, which lasts for tokensLast at least.
-// It is one of 256 of the user and the day, by a hash of the name: few last tokens end at once, and
-// a name costs no lease of its own. All clients choose the same one, and the first makes it. The
-// days of the leases begin one after the other. One with an ID of its own replaces a lease that was
-// refused.
-func (s *Store) counterLease(ctx context.Context, name string, refused clientv3.LeaseID) (clientv3.LeaseID, error) {
-	hash := sha256.Sum256([]byte(name))
-	part := hash[0]
-	s.mu.Lock()
-	known := s.counters[part]
-	isKnown := known != nil && known.id != refused && !known.endsBefore(time.Now().Add(tokensLast))
-	s.mu.Unlock()
-	if isKnown {
-		return known.id, nil
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	const day = 24 * 60 * 60
-	now := s.wall().Unix() - int64(part)*day/256
-	hash = sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", s.prefix, s.client.Username, part, now/day))
-	id := int64(binary.BigEndian.Uint64(hash[:]) >> 1)
-	if refused != 0 {
-		id = 0 // The server chooses it.
-	}
-	for {
-		var l *lease
-		if id != 0 {
-			sent := time.Now()
-			left, err := s.timeToLive(ctx, clientv3.LeaseID(id))
-			switch {
-			case err != nil:
-				return 0, driver.NotApplied(s.storeError(err))
-			case left.TTL >= int64(tokensLast/time.Second):
-				l = &lease{id: left.ID, certain: sent.Add(time.Duration(left.TTL) * time.Second)}
-			case left.TTL > 0:
-				id = 0 // It is of a client whose clock is far off.
-			}
-		}
-		if l == nil {
-			var err error
-			l, err = s.grantLease(ctx, id, int64((tokensLast+time.Hour)/time.Second)+day-now%day)
-			if errors.Is(err, rpctypes.ErrLeaseExist) {
-				continue // Another client was faster.
-			}
-			if err != nil {
-				return 0, err
-			}
-		}
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. It grants one, or
+// keeps it alive, if need be: again if that fails because of the network, until ctx ends.
+func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
+	until := time.Now().Add(ttl)
+	var last error
+	for try := 0; ; try++ {
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.counters[part] = l
-		return l.id, nil
-	}
-}
-
-// A keepAliveStream keeps leases alive. The server replies in the order of the requests, and a
-// follower forwards one at a time to the leader. The zero value has no stream: its user opens one.
-type keepAliveStream struct {
-	pb.Lease_LeaseKeepAliveClient
-	ctx context.Context
-	end context.CancelFunc
-}
-
-// keepAlive keeps leases alive, and returns when the server has replied for all of them, or ctx
-// ends. A reply that comes later counts as well. A lease that has ended is certain until the zero
-// time. What is certain counts from before the sending.
-func (s *Store) keepAlive(ctx context.Context, leases []*lease) (err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	mayPass := func(err error) bool { return !errors.Is(err, driver.ErrClosed) }
-	results := make(chan error, len(leases))
-	waits := 0
-	for part := range slices.Chunk(leases, streamPart) {
-		waits++
-		s.goWhileOpen(func() {
-			_, err := firstReply(ctx, s, s.tries(), mayPass, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, s.keepPartAlive(ctx, part)
-			})
-			results <- err
-		})
-	}
-	for ; waits > 0; waits-- {
-		select {
-		case result := <-results:
-			err = cmp.Or(err, result)
-		case <-ctx.Done():
-			return s.storeError(ctx.Err())
-		case <-s.alive.Done():
-			return driver.ErrClosed
+		l := s.leases[leaseSeconds(ttl)]
+		if l == nil || l.id != 0 && !l.lasts(time.Now()) {
+			l = &lease{seconds: leaseSeconds(ttl)}
+			s.leases[l.seconds] = l
 		}
-	}
-	return err
-}
-
-// keepPartAlive keeps leases alive over one stream. The streams become more while leases wait for
-// one.
-func (s *Store) keepPartAlive(ctx context.Context, leases []*lease) (err error) {
-	var stream keepAliveStream
-	wait := time.NewTimer(streamWait)
-	defer wait.Stop()
-	for isTaken := false; !isTaken; {
-		select {
-		case stream = <-s.streams:
-			isTaken = true
-		case <-wait.C:
-			s.mu.Lock()
-			if s.streamCount < maxStreams {
-				s.streamCount++
-				s.streams <- keepAliveStream{}
-			}
+		inUse := l.base != 0
+		if inUse && l.lasts(until) || s.closed {
 			s.mu.Unlock()
+			return l, s.alive.Err()
+		}
+		call := l.call
+		if call == nil {
+			call = &leaseCall{done: make(chan struct{})}
+			l.call = call
+			bound := requestBound
+			if deadline, ok := ctx.Deadline(); ok {
+				bound = min(bound, time.Until(deadline)/2) // so that its error is there in time
+			}
+			s.group.Go(func() { s.prolong(l, call, bound) })
+		}
+		s.mu.Unlock()
+		select {
+		case <-call.done:
 		case <-ctx.Done():
-			return s.storeError(ctx.Err())
-		case <-s.alive.Done():
-			return driver.ErrClosed
+			return nil, s.storeError(cmp.Or(last, ctx.Err()))
+		}
+		switch {
+		case call.err == nil, errors.Is(call.err, errLeaseEnded):
+			last = nil
+		case errors.Is(call.err, rpctypes.ErrPermissionDenied) && inUse:
+			s.replace(l) // It may have a key of somebody else, which no new lease has.
+		case !mayPass(call.err), isTurnedAway(call.err) && try > 2*len(s.client.Endpoints()), retry.Sleep(ctx, retry.Backoff(try, 10*time.Millisecond, time.Second)) != nil:
+			return nil, s.storeError(call.err)
+		default:
+			last = call.err
 		}
 	}
-	defer func() { s.streams <- stream }()
+}
+
+// prolong grants a lease, or keeps it alive. What is certain counts from before the sending.
+func (s *Store) prolong(l *lease, call *leaseCall, bound time.Duration) {
+	ctx, cancel := context.WithTimeout(s.alive, bound)
+	defer cancel()
+	sent, seconds, err := time.Now(), int64(0), error(nil)
+	id, base := l.id, l.base // which only this goroutine changes
+	if id == 0 {
+		var resp *clientv3.LeaseGrantResponse
+		if resp, err = s.client.Grant(clientv3.WithRequireLeader(ctx), l.seconds); err == nil {
+			id, seconds = resp.ID, resp.TTL
+		}
+	} else if seconds, err = s.stream.keepAlive(s, id); err == nil && seconds <= 0 {
+		err = errLeaseEnded
+		s.noteLeaseEnded()
+	}
+	if err == nil && base == 0 {
+		base, err = s.readBase(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.base == 0 { // Neither ever changes.
+		l.id, l.base = id, base
+	}
+	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
+		l.certain = end
+	}
+	call.err, l.call = err, nil
+	close(call.done)
+}
+
+// readBase returns what is added to create revisions, so that tokens are above those of other stores
+// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+func (s *Store) readBase(ctx context.Context) (int64, error) {
+	now := s.wall().UnixMicro()
+	resp, err := s.do(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(now, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())})
+	if err != nil || resp.Succeeded {
+		return now, err
+	}
+	kv := resp.Responses[0].GetResponseRange().Kvs[0]
+	base, err := strconv.ParseInt(string(kv.Value), 10, 64)
+	if err != nil || base <= 0 || base > driver.MaxToken {
+		return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+	}
+	return base, nil
+}
+
+// uses reports whether a lease has keys that are wanted. The caller holds s.mu.
+func (s *Store) uses(l *lease) bool {
+	for _, e := range s.entries {
+		if e.lease == l {
+			return true
+		}
+	}
+	return l.seconds == leaseSeconds(countersLast)
+}
+
+// replace has new entries use another lease than this one, and ends it if nothing uses it.
+func (s *Store) replace(l *lease) {
+	s.mu.Lock()
+	if s.leases[l.seconds] == l {
+		delete(s.leases, l.seconds)
+	}
+	used := s.uses(l)
+	s.mu.Unlock()
+	if !used {
+		s.goWhileOpen(func() { s.revoke(l.id) })
+	}
+}
+
+// revoke ends a lease, or lets its time end it.
+func (s *Store) revoke(id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(s.alive, requestBound)
+	defer cancel()
+	_, _ = s.client.Revoke(ctx, id)
+}
+
+// noteLeaseEnded has no lease used any more: a server that does not know one may have lost others.
+func (s *Store) noteLeaseEnded() {
+	s.mu.Lock()
+	clear(s.leases)
+	s.mu.Unlock()
+	s.notices.Send("", "", 0)
+}
+
+// A keepAliveStream keeps leases alive, one after the other. A stream stays open, since a client with
+// a password is authenticated for each.
+type keepAliveStream struct {
+	mu     sync.Mutex
+	stream pb.Lease_LeaseKeepAliveClient // nil if none is open
+	end    context.CancelFunc
+}
+
+// keepAlive returns how long a lease lasts from now, 0 if it has ended. After an error the next
+// stream is one of another member.
+func (k *keepAliveStream) keepAlive(s *Store, id clientv3.LeaseID) (seconds int64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for {
-		isNew := stream.end == nil
+		isNew := k.stream == nil
+		var ctx context.Context
 		if isNew {
-			stream.ctx, stream.end = context.WithCancel(clientv3.WithRequireLeader(s.alive)) // A member without a leader ends it.
+			ctx, k.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 		}
-		silence := time.AfterFunc(answerBound, stream.end)
+		silence := time.AfterFunc(answerBound, k.end)
 		if isNew {
-			stream.Lease_LeaseKeepAliveClient, err = s.leases.LeaseKeepAlive(stream.ctx)
+			k.stream, err = s.remote.LeaseKeepAlive(ctx)
 		}
+		var resp *pb.LeaseKeepAliveResponse
 		if err == nil {
-			err = s.exchange(stream, leases, silence)
+			_ = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
+			resp, err = k.stream.Recv()
 		}
 		isSilent := !silence.Stop()
-		if err == nil {
-			return nil
+		if err == nil && resp.ID == int64(id) {
+			return resp.TTL, nil
 		}
-		stream.end()
-		stream = keepAliveStream{}
+		k.end()
+		k.stream = nil
 		switch {
-		case s.alive.Err() != nil:
-			return driver.ErrClosed
+		case err == nil:
+			return 0, errors.New("etcd replies for another lease")
 		case isSilent:
-			err = fmt.Errorf("no answer to a keep-alive within %v: %w", answerBound, context.DeadlineExceeded)
-		}
-		if isNew || ctx.Err() != nil {
-			return s.storeError(err)
+			return 0, fmt.Errorf("no answer to a keep-alive within %v: %w", answerBound, context.DeadlineExceeded)
+		case isNew:
+			return 0, rpctypes.Error(err)
 		}
 		err = nil // The stream may have ended long ago.
 	}
 }
 
-// exchange sends a request for each lease, and then reads the replies, each of which delays the end
-// of the stream by silence.
-func (s *Store) exchange(stream keepAliveStream, leases []*lease, silence *time.Timer) error {
-	sent := time.Now()
-	for _, l := range leases {
-		if stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)}) != nil {
-			break // Recv returns the reason.
+// endUnrenewed ends, once a second, the entries that their owners have not renewed in time.
+func (s *Store) endUnrenewed() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.alive.Done():
+			return
+		case <-tick.C:
 		}
-	}
-	for _, l := range leases {
-		resp, err := stream.Recv()
-		if err == nil && resp.ID != int64(l.id) {
-			err = errors.New("etcd replies for another lease")
-		}
-		if err != nil {
-			return err
-		}
-		silence.Reset(answerBound)
+		var due []entry
 		s.mu.Lock()
-		if end := sent.Add(time.Duration(resp.TTL) * time.Second); resp.TTL <= 0 {
-			l.certain = time.Time{}
-		} else if end.After(l.certain) {
-			l.certain = end
+		for _, e := range s.entries {
+			if e.until.Before(time.Now()) {
+				due = append(due, *e)
+			}
 		}
 		s.mu.Unlock()
+		for _, e := range due {
+			ctx, cancel := context.WithTimeout(s.alive, requestBound)
+			// With another lease, the owner has renewed it through another Store.
+			_, err := s.endEntry(ctx, &e, e.is(), clientv3.Compare(clientv3.LeaseValue(e.key), "=", int64(e.lease.id)))
+			if err == nil && e.moving != nil {
+				_, err = s.endEntry(ctx, &e, e.is(), clientv3.Compare(clientv3.LeaseValue(e.key), "=", int64(e.moving.id)))
+			}
+			cancel()
+			if err != nil {
+				break // It is done the next time.
+			}
+		}
 	}
-	return nil
+}
+
+// endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether it
+// has deleted the key. If the Acquire is unanswered, it may be under way still, and a new epoch of the
+// lease has it fail then.
+func (s *Store) endEntry(ctx context.Context, e *entry, conditions ...clientv3.Cmp) (ended bool, err error) {
+	then, otherwise := []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op(nil)
+	isUnanswered := e.lease != nil && e.token == 0
+	if isUnanswered {
+		otherwise = []clientv3.Op{clientv3.OpPut(s.epochKey(e.lease), "", clientv3.WithLease(e.lease.id))}
+		then = append(then, otherwise...)
+	}
+	resp, revision, err := s.write(ctx, e.name, conditions, then, otherwise)
+	if isUnanswered && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace)) { // and so nothing arrives
+		resp, revision, err = s.write(ctx, e.name, conditions, then[:1], nil)
+	}
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isUnanswered {
+		e.lease.epoch = max(e.lease.epoch, revision)
+	}
+	if known := s.entries[id(e.name, e.owner)]; known != nil && known.until.Equal(e.until) {
+		s.forget(known)
+	}
+	return resp.Succeeded, nil
 }

@@ -15,103 +15,142 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
-// endStreams ends all streams for keep-alives, so that each is opened again.
-func endStreams(s *Store) {
-	s.mu.Lock()
-	n := s.streamCount
-	s.mu.Unlock()
-	for range n {
-		st := <-s.streams
-		if st.end != nil {
-			st.end()
+// TestThreeMembers has what needs more than one member, one after the other.
+func TestThreeMembers(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdClusterWithLinks(t, 3)
+	t.Run("cut off leader", func(t *testing.T) { testCutOff(t, cluster, true) })
+	t.Run("cut off follower", func(t *testing.T) { testCutOff(t, cluster, false) })
+	t.Run("member hangs", func(t *testing.T) { testHangingMember(t, cluster) })
+	t.Run("leader killed", func(t *testing.T) { testLeaderKilled(t, cluster) })
+	t.Run("majority down", func(t *testing.T) { testMajorityDown(t, cluster) })
+}
+
+func index(cluster []*servers.Etcd, leads bool) int {
+	return slices.IndexFunc(cluster, func(m *servers.Etcd) bool { return m.Leads() == leads })
+}
+
+// A member that is cut off by the network, whether it has led or not, answers nothing about locks
+// that change among the others. When it is back, it shows their changes, and the place there is
+// notified.
+func testCutOff(t *testing.T, cluster []*servers.Etcd, leads bool) {
+	i := index(cluster, leads)
+	alone, others := open(t, cluster[i]), open(t, cluster[(i+1)%3], cluster[(i+2)%3])
+	notices := noticesOf(alone)
+	held := grant(t, alone, request("owner", time.Hour))
+	waited := request("other", time.Hour)
+	waited.Name = "waited"
+	grant(t, others, waited)
+	waiter := waited
+	waiter.Owner, waiter.Place = "waiter", time.Hour
+	if res, err := alone.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	cluster[i].CutOff()
+	for name, owner := range map[string]string{"name": "owner", "waited": "other"} {
+		eventually(t, "release by the others", func() bool {
+			_, err := others.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner})
+			return err == nil
+		})
+	}
+	next := grant(t, others, request("next", time.Hour))
+	for verb, call := range storecheck.Calls(alone, request("third", time.Minute)) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if err := call(ctx); err == nil {
+			t.Errorf("%s of a member that is cut off succeeds", verb)
 		}
-		s.streams <- keepAliveStream{}
+		cancel()
+	}
+	c := holdfast.New(alone, nil)
+	if _, err := c.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+		t.Errorf("TryAcquire: %v, want ErrUnavailable", err)
+	}
+	cluster[i].Rejoin()
+	eventually(t, "record of the others", func() bool {
+		holds, err := alone.Lookup(t.Context(), "name")
+		if err == nil && (len(holds) != 1 || holds[0].Token != next.Token) {
+			t.Fatalf("Lookup: %v, want the token %d", holds, next.Token)
+		}
+		return err == nil
+	})
+	for n := receive(t, notices); n.owner != "waiter" || n.token == 0; n = receive(t, notices) {
+		if n.token != 0 { // The notices of the hold that has ended come too.
+			t.Errorf("the notice %+v", n)
+		}
+	}
+	if state := renewed(t, alone, "owner", time.Hour, held.Token); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
 	}
 }
 
-// A hold is renewed over two addresses of which one is of a member that has no leader, that hangs,
-// or that is a learner, wherever each request goes.
-func TestRenewalsBesideABadMember(t *testing.T) {
-	t.Parallel()
-	for what, start := range map[string]func(t *testing.T) (good, bad *servers.Etcd, harm func()){
-		"cut off": func(t *testing.T) (good, bad *servers.Etcd, harm func()) {
-			cluster := servers.StartEtcdClusterWithLinks(t, 3)
-			i := slices.IndexFunc(cluster, func(m *servers.Etcd) bool { return !m.Leads() })
-			return cluster[(i+1)%3], cluster[i], cluster[i].CutOff
-		},
-		"hangs": func(t *testing.T) (good, bad *servers.Etcd, harm func()) {
-			cluster := servers.StartEtcdCluster(t, 3)
-			i := slices.IndexFunc(cluster, func(m *servers.Etcd) bool { return !m.Leads() })
-			return cluster[(i+1)%3], cluster[i], cluster[i].Pause
-		},
-		"learner": func(t *testing.T) (good, bad *servers.Etcd, harm func()) {
-			cluster := servers.StartEtcdCluster(t, 1)
-			return cluster[0], servers.StartEtcdLearner(t, cluster), func() {}
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			good, bad, harm := start(t)
-			s := New(directClient(t, good, bad), nil)
-			t.Cleanup(func() { must(t, s.Close()) })
-			var held driver.Result
-			eventually(t, "grant", func() (granted bool) {
-				var err error
-				held, err = s.Acquire(t.Context(), request("owner", time.Hour))
-				return err == nil && held.Granted
-			})
-			harm()
-			for i := range 4 { // The requests go to the members in turns.
-				expireInMind(s)
-				endStreams(s)
-				if i%2 == 1 {
-					_, err := s.read(t.Context(), clientv3.OpGet("name")) // The turns are the other way round.
-					must(t, err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
-				cancel()
-				if err != nil || entries[0].State != driver.Held {
-					t.Fatalf("renewal %d: %v, %v", i, entries, err)
-				}
-			}
-		})
+// A hold is renewed over addresses of which one is of a member that hangs, wherever each request goes.
+func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
+	i := index(cluster, false)
+	s := New(directClient(t, cluster[(i+1)%3], cluster[i]), &Options{Prefix: t.Name() + "/"})
+	defer s.Close()
+	held := grant(t, s, request("owner", time.Hour))
+	cluster[i].Pause()
+	defer cluster[i].Resume()
+	for range 3 {
+		s.mu.Lock()
+		s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(time.Minute)
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+		cancel()
+		if err != nil || entries[0].State != driver.Held {
+			t.Fatalf("Renew: %v, %v", entries, err)
+		}
+	}
+}
+
+// A hold that is renewed survives the death of the leader, and nobody else is granted the name.
+func testLeaderKilled(t *testing.T, cluster []*servers.Etcd) {
+	s, other := open(t, cluster...), open(t, cluster...)
+	const ttl = 20 * time.Second // longer than an election on a busy machine
+	held := grant(t, s, request("owner", ttl))
+	leader := cluster[index(cluster, true)]
+	leader.Kill()
+	defer leader.Start()
+	for renewals := 0; renewals < 5; time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: ttl, Token: held.Token}})
+		switch {
+		case err == nil && entries[0].State == driver.Held:
+			renewals++
+		case entries[0].State == driver.Lost:
+			t.Fatal("the hold is lost")
+		}
+		if res, err := other.Acquire(ctx, request("other", ttl)); err == nil && res.Granted {
+			t.Fatal("another owner is granted the name")
+		}
+		cancel()
 	}
 }
 
 // A waiter goes on while a majority is down: no error of that is a refusal.
-func TestMajorityDownIsNoRefusal(t *testing.T) {
-	t.Parallel()
-	cluster := servers.StartEtcdCluster(t, 3)
+func testMajorityDown(t *testing.T, cluster []*servers.Etcd) {
 	s := open(t, cluster[0])
 	grant(t, s, request("owner", time.Hour))
-	fresh := request("fresh", time.Minute)
-	fresh.Name = "fresh"
-	grant(t, s, fresh) // and so the last token of the name has its lease
-	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "fresh", Owner: "fresh"}); !released || err != nil {
-		t.Fatal(released, err)
-	}
 	cluster[1].Kill()
 	cluster[2].Kill()
+	var later *driver.RetryError
 	eventually(t, "RetryError of a member without a leader", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := s.Lookup(ctx, "name")
-		return err != nil && strings.Contains(err.Error(), "no leader")
+		return errors.As(err, &later) && strings.Contains(err.Error(), "no leader")
 	})
-	_, err := s.Lookup(t.Context(), "name")
-	if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
-		t.Errorf("Lookup: %v, want a RetryError", err)
-	}
-	// With an idle lease and without one, each caller waits for longer than MaxOutage.
+	c := holdfast.New(s, &holdfast.Config{MaxOutage: time.Second})
 	waiting := make(chan error, 2)
-	for _, ttl := range []time.Duration{time.Minute, 77 * time.Second} {
+	for _, ttl := range []time.Duration{time.Hour, 77 * time.Second} { // with a lease, and without one
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			lock, err := holdfast.New(s, &holdfast.Config{MaxOutage: time.Second}).Acquire(ctx, "fresh", &holdfast.Options{TTL: ttl})
+			lock, err := c.Acquire(ctx, "fresh", &holdfast.Options{TTL: ttl})
 			if err == nil {
 				err = lock.Release()
 			}
@@ -129,28 +168,52 @@ func TestMajorityDownIsNoRefusal(t *testing.T) {
 	must(t, <-waiting)
 }
 
-// A store whose client was closed refuses all calls, and its waiters end.
-func TestClientClosed(t *testing.T) {
+// A learner refuses all requests, and has applied none. Beside a voter it costs nothing.
+func TestLearner(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartEtcdCluster(t, 1)
+	grant(t, open(t, cluster...), request("owner", time.Hour))
+	learner := servers.StartEtcdLearner(t, cluster)
+	s := open(t, learner)
+	for verb, call := range storecheck.Calls(s, request("other", time.Hour)) {
+		if err := call(t.Context()); err == nil || !driver.IsNotApplied(err) {
+			t.Errorf("%s: %v, want it refused", verb, err)
+		}
+	}
+	both := New(directClient(t, learner, cluster[0]), &Options{Prefix: t.Name() + "/both/"})
+	defer both.Close()
+	held := grant(t, both, request("owner", time.Hour))
+	for range 4 {
+		if state := renewed(t, both, "owner", time.Hour, held.Token); state != driver.Held {
+			t.Errorf("Renew: %v", state)
+		}
+	}
+}
+
+// A place is admitted although its watch was cut and the revisions that it missed were compacted.
+func TestCompaction(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t)
-	grant(t, open(t, member), request("owner", time.Hour))
-	client := directClient(t, member)
-	s := New(client, nil)
-	c := holdfast.New(s, &holdfast.Config{MaxOutage: time.Hour})
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := c.Acquire(t.Context(), "name", nil)
-		waiting <- err
-	}()
-	eventually(t, "waiter", func() bool {
-		holds, err := s.Lookup(t.Context(), "name")
-		return err == nil && len(holds) > 0 && holds[0].Waiting > 0
-	})
-	must(t, client.Close())
-	if err := <-waiting; !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Acquire: %v, want ErrClosed", err)
+	other, c := open(t, member), dial(t, []*servers.Etcd{member})
+	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
+	t.Cleanup(func() { _ = s.Close() })
+	granted := noticesOf(s)
+	grant(t, other, request("owner", time.Hour))
+	req := request("waiter", time.Hour)
+	req.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v", res, err)
 	}
-	if res, err := s.Acquire(t.Context(), request("other", time.Minute)); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Acquire: %+v, %v, want ErrClosed", res, err)
+	target := c.proxies[0]
+	target.SetTarget("127.0.0.1:1") // no new connection succeeds
+	target.Reset()
+	release(t, other, "owner")
+	resp, err := other.client.Put(t.Context(), "other key", "")
+	must(t, err)
+	_, err = other.client.Compact(t.Context(), resp.Header.Revision, clientv3.WithCompactPhysical())
+	must(t, err)
+	target.SetTarget(member.Addr)
+	if n := receive(t, granted); n.owner != "waiter" || n.token == 0 {
+		t.Errorf("the notice %+v", n)
 	}
 }

@@ -39,17 +39,6 @@ func clients(t *testing.T, cluster []*servers.Etcd, n int) (all []*holdfast.Clie
 	return all
 }
 
-func receive[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(time.Minute):
-		t.Fatal("nothing came within a minute")
-		panic("unreachable")
-	}
-}
-
 // A leader that resigns is followed by another, under a greater token. The death of the member that
 // leads the cluster ends no term.
 func TestElection(t *testing.T) {
@@ -105,9 +94,8 @@ func TestElection(t *testing.T) {
 	}
 }
 
-func TestRecipes(t *testing.T) {
-	t.Parallel()
-	all := clients(t, []*servers.Etcd{servers.StartEtcd(t)}, 3)
+func testRecipes(t *testing.T, member *servers.Etcd) {
+	all := clients(t, []*servers.Etcd{member}, 3)
 	work := func(context.Context) error { return nil }
 	for i, want := range []once.Verdict{once.Ran, once.Done, once.Done} {
 		if res, err := once.Within(t.Context(), all[i], "backup", time.Hour, nil, work); err != nil || res.Verdict != want {

@@ -1,90 +1,123 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// watch runs a watch for an owner, which lasts until the Release of the owner. A watch of the owner
-// is kept instead unless replaces is set.
-func (s *Store) watch(name, owner string, replaces bool, run func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	begins := false
-	s.remember(name, owner, func(e *ownerState) {
-		if e.endWatch != nil && !replaces {
-			return
-		}
-		if e.endWatch != nil {
-			e.endWatch()
-		}
-		begins, e.endWatch = true, cancel
-	})
-	if !begins {
-		cancel()
+// watchDelay is the age at which a hold is watched: shorter holds need no watch. One that was broken
+// before is told then.
+const watchDelay = 50 * time.Millisecond
+
+// watch begins the watch of an entry, which lasts until it is forgotten. The entries ahead of it are
+// as of a revision; the queue is read if that is 0.
+func (s *Store) watch(e *entry, ahead []*record, revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.entries[id(e.name, e.owner)] != e || e.unwatch != nil {
 		return
 	}
-	s.goWhileOpen(func() {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
+	follow := func() {
 		defer cancel()
-		run(ctx)
-	})
+		s.follow(ctx, e, ahead, revision)
+	}
+	e.unwatch = cancel
+	if !e.held {
+		s.group.Go(follow)
+		return
+	}
+	timer := time.AfterFunc(watchDelay, func() { s.goWhileOpen(follow) })
+	e.unwatch = func() { timer.Stop(); cancel() }
 }
 
-// watchEntry sends the notices of an entry: one when it becomes a hold, unless that is told already,
-// and one when it has ended other than by its Release. Of a place it watches the entry before it,
-// too, and so it has an event of the end of the hold only if it is the first place. The queue is
-// read again if it is the zero value.
-func (s *Store) watchEntry(ctx context.Context, name, owner string, token int64, told bool, q queue) {
-	mine := s.recKey(name, token)
-	for failures := 0; ; failures++ {
-		if q.revision == 0 {
+// follow notifies the owner of an entry when it becomes a hold, and when it ends other than by its
+// Release. It reads the queue again if a watch ends, and where what it knows of it may be old.
+func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision int64) {
+	s.mu.Lock()
+	told := e.held // by the answer to a request
+	s.mu.Unlock()
+	for failures := 0; ctx.Err() == nil; {
+		if revision == 0 {
 			var err error
-			if q, err = s.readQueue(ctx, name, owner, token); err != nil {
-				q = queue{}
-				if backOff(ctx, failures) != nil {
-					return
-				}
+			if ahead, revision, err = s.look(ctx, e); err != nil {
+				_ = retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second))
+				failures++
 				continue
 			}
-			if q.mine == nil {
-				s.notify(name, owner, 0)
+			if revision == 0 {
+				s.tell(ctx, e, 0)
 				return
 			}
 		}
-		if q.before == "" && !told {
-			told = true
-			s.notify(name, owner, token)
+		isHeld := admits(ahead, e.limit)
+		if isHeld && !told {
+			s.mu.Lock()
+			told, e.held, e.before = true, true, nil
+			s.mu.Unlock()
+			s.tell(ctx, e, e.token)
 		}
-		first := cmp.Or(q.before, mine)
-		watchCtx, cancel := context.WithCancel(ctx)
-		ended := false // the entry before the place
-	events:
-		for resp := range s.client.Watch(watchCtx, first, clientv3.WithRange(mine+"\x00"), clientv3.WithRev(q.revision+1), clientv3.WithFilterPut()) {
-			if resp.Err() != nil {
-				break
-			}
-			failures = 0
-			for _, event := range resp.Events {
-				switch string(event.Kv.Key) {
-				case mine:
-					cancel()
-					s.notify(name, owner, 0)
-					return
-				case q.before:
-					ended, q.revision = true, event.Kv.ModRevision
-					break events
-				}
-			}
-		}
-		cancel()
+		left, seen, ended := s.awaitEnd(ctx, e, isHeld, ahead, revision)
 		switch {
-		case ended && q.ahead == 1:
-			q.before = "" // The place existed at the revision at which the hold ended.
-			continue
-		case !ended && backOff(ctx, failures) != nil:
+		case ended:
+			s.tell(ctx, e, 0)
 			return
+		case seen == 0: // The watch has ended.
+			_ = retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second))
+			failures++
+		default:
+			failures = 0
 		}
-		q = queue{} // The request authenticates the client again, if need be.
+		ahead, revision = left, seen
+		if !admits(ahead, e.limit) {
+			revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
+		}
+	}
+}
+
+// awaitEnd watches what an entry waits for, and returns when it has ended: those that are left of the
+// entries ahead, as of a revision, or 0 if the watch has ended; or that the entry itself has. An
+// exclusive place waits for all entries ahead of it, so it watches the last of them, and there is one
+// event for one place. Any other watches all entries of the name. A hold watches itself.
+func (s *Store) awaitEnd(
+	ctx context.Context, e *entry, isHeld bool, ahead []*record, revision int64,
+) (left []*record, seen int64, ended bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
+	switch {
+	case isHeld:
+	case e.limit <= 1:
+		key = ahead[len(ahead)-1].key()
+	default:
+		key, opts = s.entriesKey(e.name), append(opts, clientv3.WithRange(s.entriesEnd(e.name)))
+	}
+	for resp := range s.client.Watch(ctx, key, opts...) {
+		if resp.Err() != nil {
+			break
+		}
+		for _, event := range resp.Events {
+			if ended = string(event.Kv.Key) == e.key; ended {
+				return nil, 0, true
+			}
+			ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
+			seen = event.Kv.ModRevision
+		}
+		if seen != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
+			return ahead, seen, false
+		}
+	}
+	return nil, 0, false
+}
+
+// tell sends a notice of an entry, unless its watch has ended.
+func (s *Store) tell(ctx context.Context, e *entry, token int64) {
+	if ctx.Err() == nil {
+		s.notices.Send(e.name, e.owner, token)
 	}
 }

@@ -1,0 +1,186 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Below the prefix there are these keys:
+//
+//	lock/NAME\x00SLOT  an entry: its record
+//	token/NAME         the last token of a name that was requested with a floor
+//	epoch/LEASE        changed to make the requests that are under way fail
+//	base               what is added to create revisions
+//
+// The entries of a name are in the order of their create revisions. So what ends an entry admits the
+// next in the same revision. Slots are used again: a server goes through all keys that a name has had
+// since the last compaction.
+func (s *Store) slotKey(name string, slot int) string {
+	return s.entriesKey(name) + strconv.Itoa(slot)
+}
+
+// hashOf returns what the store keeps of an owner, so that no secret is in etcd.
+func hashOf(owner string) string {
+	hash := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(hash[:16])
+}
+
+// entriesKey and entriesEnd are the range of the keys of the entries of a name.
+func (s *Store) entriesKey(name string) string { return s.prefix + "lock/" + name + "\x00" }
+func (s *Store) entriesEnd(name string) string { return s.prefix + "lock/" + name + "\x01" }
+func (s *Store) tokenKey(name string) string   { return s.prefix + "token/" + name }
+func (s *Store) epochKey(l *lease) string      { return fmt.Sprintf("%sepoch/%016x", s.prefix, l.id) }
+func (s *Store) baseKey() string               { return s.prefix + "base" }
+
+// keptMark is before the value of an entry that is kept.
+const keptMark = "k"
+
+// A record is the value of the key of an entry, in JSON.
+type record struct {
+	Base     int64             `json:"base"`            // the token is this and the create revision,
+	Least    int64             `json:"least,omitempty"` // or this if it is greater
+	Owner    string            `json:"owner"`           // see hashOf
+	Holder   string            `json:"holder,omitempty"`
+	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
+	Limit    int               `json:"limit,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+
+	name string
+	kept bool
+	kv   *mvccpb.KeyValue
+}
+
+func (r *record) encode() string {
+	text, _ := json.Marshal(r) // never fails
+	if r.kept {
+		return keptMark + string(text)
+	}
+	return string(text)
+}
+
+// decode reads a record.
+func (s *Store) decode(kv *mvccpb.KeyValue) (r *record, err error) {
+	name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.prefix+"lock/"), "\x00")
+	r = &record{name: name, kv: kv}
+	text, kept := strings.CutPrefix(string(kv.Value), keptMark)
+	r.kept = kept
+	foreign := func(text string) bool {
+		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+	}
+	if err = json.Unmarshal([]byte(text), r); err == nil && ok && !foreign(name) && !foreign(r.Holder) &&
+		r.Base > 0 && r.token() > 0 && r.token() <= driver.MaxToken {
+		return r, nil
+	}
+	return r, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+}
+
+func (r *record) key() string  { return string(r.kv.Key) }
+func (r *record) token() int64 { return max(r.Base+r.kv.CreateRevision, r.Least) }
+
+// public returns the Record of a hold without the time that is left.
+func (r *record) public(waiting int) driver.Record {
+	rec := driver.Record{
+		Name: r.name, Holder: r.Holder, Token: r.token(), Since: time.UnixMilli(min(max(r.Since, 0), 1<<47)),
+		Kept: r.kept, Limit: r.Limit, Waiting: waiting, Metadata: r.Metadata,
+	}
+	if rec.Kept {
+		rec.Holder, rec.Metadata = "", nil
+	}
+	return rec
+}
+
+// A queue has the entries of a name in their order, as of a revision.
+// The zero queue is that of a free name before any revision.
+type queue struct {
+	records  []*record
+	revision int64
+}
+
+func (s *Store) getEntries(name string) clientv3.Op {
+	return clientv3.OpGet(s.entriesKey(name), clientv3.WithRange(s.entriesEnd(name)),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+}
+
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {
+	q.revision = revision
+	for _, kv := range kvs {
+		r, err := s.decode(kv)
+		if err != nil {
+			return q, err
+		}
+		q.records = append(q.records, r)
+	}
+	return q, nil
+}
+
+func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
+	resp, err := s.do(ctx, nil, []clientv3.Op{s.getEntries(name)}, nil)
+	if err != nil {
+		return queue{}, err
+	}
+	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+}
+
+// index returns the index of the entry of an owner, or -1.
+func (q *queue) index(owner string) int {
+	hash := hashOf(owner)
+	return slices.IndexFunc(q.records, func(r *record) bool { return r.Owner == hash })
+}
+
+// holds returns the longest prefix of the entries whose length is within every Limit in it.
+func (q *queue) holds() []*record {
+	for i, r := range q.records {
+		if !admits(q.records[:i], r.Limit) {
+			return q.records[:i]
+		}
+	}
+	return q.records
+}
+
+// waiting returns how many places there are.
+func (q *queue) waiting() int { return len(q.records) - len(q.holds()) }
+
+// admits reports whether an entry with a limit holds behind others.
+func admits(ahead []*record, limit int) bool {
+	n := len(ahead) + 1
+	for _, r := range ahead {
+		limit = min(max(limit, 1), max(r.Limit, 1))
+	}
+	return n <= max(limit, 1)
+}
+
+// publish returns the Records of holds and keeps of one name, with the time that is left of each,
+// which is that of its lease. The times that are known are in left, which may be nil.
+func (s *Store) publish(ctx context.Context, holds []*record, waiting int, left map[int64]time.Duration) (records []driver.Record, err error) {
+	if left == nil {
+		left = map[int64]time.Duration{}
+	}
+	for _, r := range holds {
+		if _, ok := left[r.kv.Lease]; !ok && r.kv.Lease != 0 { // 0 is no record of this package
+			resp, err := s.remaining(ctx, clientv3.LeaseID(r.kv.Lease))
+			if err != nil {
+				return nil, err
+			}
+			left[r.kv.Lease] = time.Duration(min(resp.TTL, int64(100*driver.MaxTTL/time.Second))) * time.Second
+		}
+		rec := r.public(waiting)
+		rec.Remaining = cmp.Or(max(left[r.kv.Lease], 0), time.Second/2) // the server rounds down
+		records = append(records, rec)
+	}
+	return records, nil
+}

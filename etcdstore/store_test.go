@@ -1,0 +1,591 @@
+//go:build unix
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe" // sets one clock of a time
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
+)
+
+// open opens a store whose names no other test has.
+func open(t *testing.T, cluster ...*servers.Etcd) *Store {
+	s := New(dial(t, cluster).Client, &Options{Prefix: t.Name() + "/"})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func openText(t *testing.T, text string) (*Store, error) {
+	u, err := url.Parse(text)
+	must(t, err)
+	s, err := openURL(t.Context(), u)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*Store), nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func request(owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: "name", Owner: owner, Holder: "holder", TTL: ttl}
+}
+
+func grant(t *testing.T, s *Store, req driver.Request) driver.Result {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire: %+v, %v, want it granted", res, err)
+	}
+	return res
+}
+
+func release(t *testing.T, s *Store, owner string) {
+	t.Helper()
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: owner}); !released || err != nil {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+}
+
+func renewed(t *testing.T, s *Store, owner string, ttl time.Duration, token int64) driver.State {
+	t.Helper()
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: ttl, Token: token}})
+	if err != nil {
+		t.Errorf("Renew: %v", err)
+	}
+	return entries[0].State
+}
+
+func wantFree(t *testing.T, s *Store) {
+	t.Helper()
+	if holds, err := s.Lookup(t.Context(), "name"); len(holds) > 0 || err != nil {
+		t.Errorf("Lookup: %v, %v, want the name free", holds, err)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within a minute", what)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
+		panic("unreachable")
+	}
+}
+
+type notice struct {
+	name, owner string
+	token       int64
+}
+
+// noticesOf returns the notices of a store.
+func noticesOf(s *Store) <-chan notice {
+	notices := make(chan notice, 10)
+	s.Notify(func(name, owner string, token int64) { notices <- notice{name, owner, token} })
+	return notices
+}
+
+// An observed is a store whose requests a test sees and changes.
+type observed struct {
+	*Store
+	onUnary atomic.Pointer[func(ctx context.Context, req any, send func(context.Context) error) error]
+}
+
+func openObserved(t *testing.T, member *servers.Etcd) *observed {
+	o := &observed{}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{member.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) }
+				if f := o.onUnary.Load(); f != nil {
+					return (*f)(ctx, req, send)
+				}
+				return send(ctx)
+			}),
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	o.Store = New(client, &Options{Prefix: t.Name() + "/"})
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+// TestOneMember has what one member suffices for.
+func TestOneMember(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	for name, test := range map[string]func(t *testing.T, member *servers.Etcd){
+		"request that arrives after its release": testLateRequest,
+		"unrenewed entry":                        testUnrenewedEntry,
+		"lost lease":                             testLostLease,
+		"fence":                                  testFence,
+		"late keep":                              testLateKeep,
+		"no space after the effect":              testNoSpaceAfterTheEffect,
+		"renewal that is refused":                testRefusedRenewal,
+		"client closed":                          testClientClosed,
+		"silent server":                          testSilentServer,
+		"long list":                              testLongList,
+		"certain from the sending":               testCertain,
+		"recipes":                                testRecipes,
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			test(t, member)
+		})
+	}
+}
+
+// A request that arrives after the Release of its owner has no effect, and costs no other one, though
+// they share a lease.
+func testLateRequest(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	arrive, arrived := make(chan struct{}), make(chan error, 1)
+	var isLost atomic.Bool
+	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && !isLost.Swap(true) {
+			go func() {
+				<-arrive
+				arrived <- send(context.WithoutCancel(ctx))
+			}()
+			return status.Error(codes.Unavailable, "the reply was lost")
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&lose)
+	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
+	}
+	another := request("another", time.Hour)
+	another.Name = "another"
+	grant(t, s.Store, another)
+	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); released || err != nil {
+		t.Fatalf("Release: %v, %v", released, err)
+	}
+	close(arrive)
+	must(t, receive(t, arrived))
+	wantFree(t, s.Store)
+	grant(t, s.Store, request("other", time.Hour))
+	if holds, err := s.Lookup(t.Context(), "another"); len(holds) != 1 || err != nil {
+		t.Errorf("Lookup: %v, %v, want the other lock held", holds, err)
+	}
+}
+
+// An entry that is not renewed ends, though another one has its lease kept alive. One that another
+// Store has renewed stays.
+func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
+	s, other := open(t, member), open(t, member)
+	for _, name := range []string{"unrenewed", "adopted", "renewed"} {
+		req := request("owner", time.Second)
+		req.Name = name
+		grant(t, s, req)
+	}
+	renew := func(s *Store, name string) {
+		t.Helper()
+		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: time.Second}})
+		if err != nil || entries[0].State != driver.Held {
+			t.Fatalf("Renew of %q: %v, %v", name, entries, err)
+		}
+	}
+	for end := time.Now().Add(time.Second + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		renew(s, "renewed")
+		renew(other, "adopted")
+	}
+	if holds, err := s.Lookup(t.Context(), "unrenewed"); len(holds) > 0 || err != nil {
+		t.Errorf("Lookup: %v, %v, want the name free", holds, err)
+	}
+}
+
+// When a lease has ended on the server, its owners are told, and others are granted on a new one.
+func testLostLease(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	notices := noticesOf(s)
+	first := grant(t, s, request("owner", time.Minute))
+	time.Sleep(2 * watchDelay) // or it is told a moment later
+	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
+	must(t, err)
+	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
+		t.Errorf("the notice %+v", n)
+	}
+	if state := renewed(t, s, "owner", time.Minute, first.Token); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
+	}
+	if second := grant(t, s, request("next", time.Minute)); second.Token <= first.Token {
+		t.Errorf("the token %d follows %d", second.Token, first.Token)
+	}
+}
+
+// A transaction with the condition of a hold changes nothing when the hold is over: released, broken,
+// or kept.
+func testFence(t *testing.T, member *servers.Etcd) {
+	s, other := open(t, member), open(t, member)
+	c := holdfast.New(s, nil)
+	defer c.Close()
+	for what, end := range map[string]func(*holdfast.Lock) error{
+		"released": (*holdfast.Lock).Release,
+		"broken": func(lock *holdfast.Lock) error {
+			_, err := other.Break(t.Context(), lock.Name(), lock.Token())
+			return err
+		},
+		"kept": func(lock *holdfast.Lock) error { return lock.ReleaseKeep(time.Hour) },
+	} {
+		lock, err := c.Acquire(t.Context(), what, nil)
+		must(t, err)
+		isHeld := s.Held(lock)
+		commits := func() bool {
+			resp, err := s.client.Txn(t.Context()).If(isHeld).Then(clientv3.OpPut("data", what)).Commit()
+			must(t, err)
+			return resp.Succeeded
+		}
+		if !commits() {
+			t.Errorf("%s: a transaction of the holder changes nothing", what)
+		}
+		must(t, end(lock))
+		if commits() {
+			t.Errorf("%s: a transaction after the hold changes something", what)
+		}
+		_ = lock.Release()
+		isHeld = s.Held(lock)
+		if commits() {
+			t.Errorf("%s: the condition of a lock that is over holds", what)
+		}
+	}
+}
+
+// A Release with a keep that arrives after its repetition was confirmed changes nothing.
+func testLateKeep(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	grant(t, s.Store, request("owner", time.Hour))
+	keep := func(d time.Duration) (bool, error) {
+		return s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner", Keep: d})
+	}
+	var late *pb.TxnRequest
+	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			late = txn
+			return status.Error(codes.Unavailable, "the request was lost")
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&lose)
+	if released, err := keep(time.Minute); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Release: %v, %v, want it in doubt", released, err)
+	}
+	s.onUnary.Store(nil)
+	if released, err := keep(time.Hour); !released || err != nil {
+		t.Fatalf("Release again: %v, %v", released, err)
+	}
+	_, err := clientv3.RetryKVClient(s.client).Txn(t.Context(), late)
+	must(t, err)
+	holds, err := s.Lookup(t.Context(), "name")
+	if err != nil || len(holds) != 1 || !holds[0].Kept || holds[0].Remaining < 30*time.Minute {
+		t.Errorf("%v, %v, want it kept for an hour", holds, err)
+	}
+}
+
+// A server whose space is about to be used up applies transactions that it answers with ErrNoSpace.
+// What they have made ends.
+func testNoSpaceAfterTheEffect(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	var answers atomic.Int32 // that are still to be replaced
+	replace := func(ctx context.Context, req any, send func(context.Context) error) error {
+		err := send(ctx)
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && err == nil && answers.Add(-1) >= 0 {
+			return rpctypes.ErrGRPCNoSpace
+		}
+		return err
+	}
+	s.onUnary.Store(&replace)
+	answers.Store(1)
+	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
+	}
+	wantFree(t, s.Store)
+	grant(t, s.Store, request("next", time.Hour))
+}
+
+// A renewal that the server refuses costs no other one.
+func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	var reqs []driver.RenewRequest
+	for i := range 20 {
+		req := request("owner", time.Hour)
+		req.Name = fmt.Sprint("name", i)
+		grant(t, s.Store, req)
+		reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
+	}
+	denied := s.slotKey("name7", 0)
+	deny := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return string(op.GetRequestRange().GetKey()) == denied }) {
+			return rpctypes.ErrGRPCPermissionDenied
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&deny)
+	entries, err := s.Renew(t.Context(), reqs)
+	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("Renew: %v, want ErrPermissionDenied", err)
+	}
+	for i, e := range entries {
+		if want := map[bool]driver.State{true: driver.Unknown, false: driver.Held}[i == 7]; e.State != want {
+			t.Errorf("renewal %d: %v, want %v", i, e.State, want)
+		}
+	}
+}
+
+// A store whose client was closed refuses all calls, and its waiters end.
+func testClientClosed(t *testing.T, member *servers.Etcd) {
+	grant(t, open(t, member), request("owner", time.Hour))
+	client := directClient(t, member)
+	s := New(client, &Options{Prefix: t.Name() + "/"})
+	c := holdfast.New(s, &holdfast.Config{MaxOutage: time.Hour})
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(t.Context(), "name", nil)
+		waiting <- err
+	}()
+	eventually(t, "waiter", func() bool {
+		holds, err := s.Lookup(t.Context(), "name")
+		return err == nil && len(holds) > 0 && holds[0].Waiting > 0
+	})
+	must(t, client.Close())
+	if err := receive(t, waiting); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Acquire: %v, want ErrClosed", err)
+	}
+	if res, err := s.Acquire(t.Context(), request("other", time.Minute)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Acquire: %+v, %v, want ErrClosed", res, err)
+	}
+}
+
+// Without a deadline of its own, no verb waits for a server that does not reply.
+func testSilentServer(t *testing.T, member *servers.Etcd) {
+	c := dial(t, []*servers.Etcd{member})
+	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
+	t.Cleanup(func() { _ = s.Close() })
+	grant(t, s, request("owner", time.Hour))
+	c.proxies[0].Hold(faultproxy.Down)
+	other := request("other", time.Minute)
+	other.Name = "another"
+	replies := make(chan error, 10)
+	n := 0
+	for verb, call := range storecheck.Calls(s, other) {
+		n++
+		go func() {
+			err := call(t.Context())
+			if err == nil {
+				err = fmt.Errorf("%s succeeds", verb)
+			} else {
+				err = nil
+			}
+			replies <- err
+		}()
+	}
+	for range n {
+		if err := receive(t, replies); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A list has each name once, however many pages its entries have.
+func testLongList(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	const n, readers = 120, 7
+	var puts []clientv3.Op
+	for i := range n {
+		for slot := range readers {
+			rec := record{Base: 1, Owner: hashOf(fmt.Sprint(slot)), Holder: "h", Limit: driver.Shared}
+			puts = append(puts, clientv3.OpPut(s.slotKey(fmt.Sprintf("name%04d", i), slot), rec.encode()))
+		}
+	}
+	for i := range pageSize + 100 { // one that fills more than a page
+		rec := record{Base: 1, Owner: hashOf(fmt.Sprint(i)), Holder: "h", Limit: driver.Shared}
+		puts = append(puts, clientv3.OpPut(s.slotKey("name0050", readers+i), rec.encode()))
+	}
+	for part := range slices.Chunk(puts, maxOps) {
+		_, err := s.client.Txn(t.Context()).Then(part...).Commit()
+		must(t, err)
+	}
+	found := map[string]int{}
+	for rec, err := range s.List(t.Context(), "name") {
+		must(t, err)
+		found[rec.Name]++
+	}
+	for i := range n {
+		want := readers
+		if i == 50 {
+			want += pageSize + 100
+		}
+		if name := fmt.Sprintf("name%04d", i); found[name] != want {
+			t.Errorf("List shows %d holds of %q, want %d", found[name], name, want)
+		}
+	}
+}
+
+// What is certain of a lease counts from before its request, not from the reply.
+func testCertain(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	var sent time.Time
+	late := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if _, ok := req.(*pb.LeaseGrantRequest); ok {
+			sent = time.Now()
+			defer time.Sleep(200 * time.Millisecond)
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&late)
+	l, err := s.leaseFor(t.Context(), time.Minute)
+	must(t, err)
+	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
+		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
+	}
+}
+
+// A lease may have ended while the system was suspended, and one clock stood still.
+func TestLeaseEndsDuringASuspend(t *testing.T) {
+	const suspended = time.Hour
+	before := time.Now()
+	after := before.Add(suspended + time.Second)
+	*(*time.Duration)(unsafe.Add(unsafe.Pointer(&after), 8)) -= suspended // the monotonic clock
+	if d := after.Sub(before); d != time.Second {
+		t.Fatalf("the monotonic clock is %v later, want 1 s", d)
+	}
+	for lasts, want := range map[time.Duration]bool{time.Minute: false, 2 * suspended: true, 0: false} {
+		if l := (&lease{certain: before.Add(lasts)}); l.lasts(after) != want {
+			t.Errorf("a lease that lasts %v: %v after the suspend, want %v", lasts, !want, want)
+		}
+	}
+	if l := (&lease{certain: after}); !l.lasts(before) || l.lasts(before.Add(time.Minute)) {
+		t.Error("the monotonic clock does not count")
+	}
+}
+
+// A waiter that removes those ahead of it one by one, as they end, holds exactly when the queue says
+// so, for all mixtures of limits and all orders of ends.
+func TestRule(t *testing.T) {
+	limits := []int{0, 2, 3, driver.Shared}
+	const n = 5
+	var all []*record
+	for range n {
+		all = append(all, &record{kv: &mvccpb.KeyValue{}})
+	}
+	var play func(left []*record)
+	play = func(left []*record) {
+		q := queue{records: left}
+		holds := len(q.holds())
+		for i, r := range left {
+			if got := admits(left[:i], r.Limit); got != (i < holds) {
+				t.Fatalf("entry %d of %v holds: %v, and there are %d holds", i, limitsOf(left), got, holds)
+			}
+			for _, hold := range left[:holds] {
+				if holds > max(hold.Limit, 1) {
+					t.Fatalf("%d holds of %v", holds, limitsOf(left))
+				}
+			}
+			rest := slices.Delete(slices.Clone(left), i, i+1)
+			if after := (queue{records: rest}); i < holds && len(after.holds()) < holds-1 {
+				t.Fatalf("an end takes a hold away: %v", limitsOf(left))
+			}
+			play(rest)
+		}
+	}
+	for mixture := range 1 << (2 * n) { // len(limits) to the power of n
+		for i, r := range all {
+			r.Limit = limits[mixture>>(2*i)&3]
+		}
+		play(all)
+	}
+}
+
+func limitsOf(records []*record) (limits []int) {
+	for _, r := range records {
+		limits = append(limits, r.Limit)
+	}
+	return limits
+}
+
+// A cluster that has lost its disks grants a name that is held. The token of the second holder is
+// greater, and the first is lost by its next renewal.
+func TestForgetfulCluster(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	s, other := open(t, member), open(t, member)
+	first := grant(t, s, request("owner", time.Hour))
+	member.RestartEmpty()
+	var second driver.Result
+	eventually(t, "grant by the empty cluster", func() (granted bool) {
+		var err error
+		second, err = other.Acquire(t.Context(), request("other", time.Hour))
+		return err == nil && second.Granted
+	})
+	if second.Token <= first.Token {
+		t.Errorf("the token %d follows %d", second.Token, first.Token)
+	}
+	if state := renewed(t, s, "owner", time.Hour, first.Token); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
+	}
+	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
+}
+
+// A cluster without space grants nothing, which it does not report as held, and still releases.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
+	grant(t, s, request("owner", time.Hour))
+	for i := 0; ; i++ {
+		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if must(t, err); i == 1000 {
+			t.Fatal("the space is not used up")
+		}
+	}
+	for _, name := range []string{"name", "free"} {
+		req := request("other", time.Hour)
+		req.Name = name
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", name, res, err)
+		}
+	}
+	release(t, s, "owner")
+	wantFree(t, s)
+}
