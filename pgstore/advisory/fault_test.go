@@ -148,8 +148,8 @@ func TestSilentServer(t *testing.T) {
 	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
 	s := open(t, proxy.Addr(), keysOf(t))
 	proxy.Mark(func([]byte) bool { return true })
-	req := grant(t, s, "name", time.Minute)
-	lost := noticesOf(t, s, req.Owner)
+	req, renewed := grant(t, s, "name", time.Minute), grant(t, s, "renewed", time.Minute)
+	lost := noticesOf(t, s, renewed.Owner)
 	proxy.HoldMarked(faultproxy.Up)
 	var group sync.WaitGroup
 	for _, timeout := range []time.Duration{3 * time.Second, 50 * time.Millisecond} {
@@ -159,7 +159,7 @@ func TestSilentServer(t *testing.T) {
 				return err
 			},
 			"Renew": func(ctx context.Context) error {
-				_, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}})
+				_, err := s.Renew(ctx, []driver.RenewRequest{{Name: renewed.Name, Owner: renewed.Owner, TTL: time.Hour}})
 				return err
 			},
 			"Release": func(ctx context.Context) error {
@@ -185,6 +185,25 @@ func TestSilentServer(t *testing.T) {
 	if locks := locksOn(t, open(t, pgtest.Postgres().Addr, keysOf(t)), "name"); len(locks) != 1 || locks[0].PID != sessionsOf(s)[0] {
 		t.Errorf("the locks are %+v, want that of the new session", locks)
 	}
+}
+
+// A hold whose Release has no answer is not renewed any more.
+func TestUnansweredRelease(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, proxy.Addr(), keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil {
+		t.Error("Release of a silent server: no error")
+	}
+	if got := stateOf(t, s, req); got != driver.Lost {
+		t.Errorf("after the Release the hold is %v, want lost", got)
+	}
+	proxy.Pass(faultproxy.Down)
+	takes(t, s, "name")
 }
 
 // A holder that the server hears nothing of is succeeded a second after its TTL.

@@ -19,7 +19,7 @@ type TxOptions struct {
 	Keys KeyScheme
 
 	// Shared makes the lock a shared one, which excludes exclusive locks alone: those without
-	// Shared, and the holds of a [Store] that are not shared.
+	// Shared, and the holds of a [Store].
 	Shared bool
 }
 

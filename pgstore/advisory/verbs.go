@@ -37,8 +37,9 @@ const (
 	trying  entryState = iota // an attempt is under way
 	waiting                   // its session waits for the key
 	held
-	givenUp // a place that nobody wants any more
-	ended   // not in the Store
+	unlocking // the key is being unlocked
+	givenUp   // a place that nobody wants any more
+	ended     // not in the Store
 )
 
 // Acquire implements [driver.Store]. The Record of a refusal describes a hold of this Store alone.
@@ -114,11 +115,13 @@ func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
-		if c.verb == ping || c.verb == unlock && c.entry.state != held || c.verb == try && s.holds[c.entry.key] != nil {
+		switch e := c.entry; {
+		case c.verb == unlock && e.state == held:
+			e.state = unlocking
+		case c.verb == try && s.holds[e.key] == nil:
+			s.holds[e.key] = e
+		default:
 			continue
-		}
-		if c.verb == try {
-			s.holds[c.entry.key] = c.entry
 		}
 		i := 2 * c.verb
 		if c.entry.key.pair {
@@ -140,7 +143,7 @@ func (s *Store) complete(sess *session, calls []*call) {
 		switch {
 		case c.verb == ping:
 		case c.verb == unlock:
-			if c.err == nil && e.state == held {
+			if c.err == nil && e.state == unlocking {
 				s.drop(e)
 			}
 		case c.err != nil:
@@ -245,7 +248,7 @@ func (s *Store) onLost(sess *session) {
 	s.orphans = append(s.orphans, sess.process)
 	var lost []*entry
 	for _, e := range s.owners {
-		if e.session == sess && e.state == held {
+		if e.session == sess && (e.state == held || e.state == unlocking) {
 			lost = append(lost, e)
 		}
 	}
@@ -332,7 +335,7 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 			if err := sess.do(ctx, &call{verb: ping}); err != nil {
 				return false, err
 			}
-		case held:
+		case held, unlocking:
 			c := &call{verb: unlock, entry: e}
 			err := sess.do(ctx, c)
 			return err == nil && c.value != nil, err
@@ -380,7 +383,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		e := s.owners[owned{req.Name, req.Owner}]
 		switch {
-		case e == nil || e.state == givenUp || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
+		case e == nil || e.state >= unlocking || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
 			entries[i].State = driver.Lost
 		case e.state == waiting:
 			s.prolong(e, req.TTL)
@@ -416,7 +419,7 @@ func (s *Store) Break(ctx context.Context, _ string, _ int64) ([]driver.Record, 
 
 // record describes a hold. The caller holds Store.mu.
 func (e *entry) record() driver.Record {
-	if e.state != held {
+	if e.state != held && e.state != unlocking {
 		return driver.Record{}
 	}
 	return driver.Record{
