@@ -202,6 +202,11 @@ func TestUnansweredRelease(t *testing.T) {
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("after the Release the hold is %v, want lost", got)
 	}
+	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelShort()
+	if res, err := s.Acquire(short, pgtest.Request("name", time.Minute)); err == nil {
+		t.Errorf("Acquire of a silent server: %+v, want an error", res)
+	}
 	proxy.Pass(faultproxy.Down)
 	takes(t, s, "name")
 }

@@ -61,6 +61,7 @@ type call struct {
 	entry *entry          // nil for a ping
 	req   *driver.Request // of a try
 	ttl   time.Duration   // that the server's timeout has to allow for
+	pings bool            // a try is answered by a ping
 
 	value *int64 // the token of a try, 1 of an unlock; nil if the key was taken, or was not locked
 	res   driver.Result
@@ -135,7 +136,7 @@ func (s *session) begin(calls []*call) error {
 	longest, pinged := time.Duration(0), false
 	for _, c := range calls {
 		longest = max(longest, c.ttl)
-		pinged = pinged || c.verb == ping
+		pinged = pinged || c.pings || c.verb == ping
 	}
 	if err := s.raiseIdleTimeout(longest); err != nil || !pinged {
 		return err

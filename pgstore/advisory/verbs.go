@@ -110,17 +110,24 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 }
 
 // prepare returns the calls that need a statement, by statement. The server grants a session its own
-// keys again, so that none may try a key that this Store has.
+// keys again, so that none may try a key that main has, or is about to have. A hold that is over
+// here, and not yet at the server, is none that an attempt is refused for without a request.
 func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
-		switch e := c.entry; {
+		if c.verb == ping {
+			continue
+		}
+		e, other := c.entry, s.holds[c.entry.key]
+		isOver := other != nil && (other.state == unlocking || other.state == held && !time.Now().Before(other.until))
+		switch {
 		case c.verb == unlock && e.state == held:
 			e.state = unlocking
-		case c.verb == try && s.holds[e.key] == nil:
+		case c.verb == try && (other == nil || isOver && other.session != s.main):
 			s.holds[e.key] = e
 		default:
+			c.pings = c.verb == try && isOver
 			continue
 		}
 		i := 2 * c.verb
