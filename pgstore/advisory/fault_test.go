@@ -172,7 +172,7 @@ func TestSilentServer(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err := call(ctx)
-				if took := time.Since(began); err == nil || took > timeout+time.Second {
+				if took := time.Since(began); err == nil && what != "Renew" || took > timeout+time.Second { // It may be lost.
 					t.Errorf("%s with a deadline in %v returns after %v: %v, want an error", what, timeout, took, err)
 				}
 			})

@@ -113,7 +113,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Crash:    driver.FateFreed,
 		Restart:  driver.FateForgotten, // Its holders are notified a moment later.
 		Failover: driver.FateForgotten,
-		Grain:    100 * time.Millisecond, // A timer of the holder's process ends a hold.
+		Grain:    250 * time.Millisecond, // The process of the holder ends a hold.
 	}
 }
 
