@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,6 +57,8 @@ func runSupervisor(
 		reserveThreads(supervisorThreads)
 	})
 	go s.receiveSignals()
+	s.asked = true
+	parent.ask(s)
 	code := body(s)
 	parent.state.result.Store(int64(code) + 1)
 	return code, nil
@@ -100,7 +103,7 @@ func (s *Supervisor) receiveSignals() {
 		}
 		for _, m := range messages {
 			if m == startMessage {
-				notify(s.mayStart)
+				s.mayStart <- time.Now() // there is room: one answer for one question
 			} else {
 				s.handleSignal(syscall.Signal(m&^keyboardBit), m&keyboardBit != 0)
 			}
