@@ -98,6 +98,26 @@
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // refuses this package's scripts from a client that does not know it.
 //
+// # Services
+//
+// Every key that a script touches is declared, and no command is unusual, so that services that
+// speak the protocol of Redis 6.2 can do. Valkey 8 is tried: it runs all tests. By their
+// documentation:
+//
+//   - ElastiCache and MemoryDB without cluster mode, Azure Cache, Memorystore: as one server, with
+//     rediss. Their failover is asynchronous, except MemoryDB, which loses no write.
+//   - The same with cluster mode, and ElastiCache Serverless: as redis+cluster with tls=true.
+//   - Azure Managed Redis and Redis Enterprise: as redis+cluster under the policy for OSS clusters;
+//     under the other a prefix with a hash tag, as {lock}:, since a script may use one slot. Not
+//     databases that are active in several regions: two clients can hold one lock.
+//   - Upstash: as one server, with rediss, and not with replicas that are read from. Each renewal of
+//     a place or hold is a command that is paid for.
+//   - Dragonfly, which refuses keys that are made up by default; KeyDB, not with active replicas;
+//     kvrocks: as one server.
+//
+// Where a service refuses PUBLISH in a script or SUBSCRIBE, waiters find their turn by the renewal
+// of their places, up to 1.7 s late.
+//
 // # URL
 //
 //	redis://[user:password@]host[:port][/db]

@@ -71,10 +71,10 @@ type flight[T any] struct {
 	ended   chan struct{} // closed at the end, if anybody waits for that
 }
 
-// Do has calls sent together, and returns nil when they are complete. It returns at the deadline of
-// ctx at the latest, with an error that matches [ErrNotSent] or [ErrNoReply]: the results must not
-// be read then. A call is not sent after the end of ctx. One that is sent is awaited until its
-// deadline, canceled or not.
+// Do has calls sent together, and returns nil when they are complete. When ctx ends before, it
+// returns an error that matches [ErrNotSent] or [ErrNoReply]: the results must not be read then. A
+// call is not sent after the end of ctx. A caller that sends its calls itself may stay until the
+// deadline of a context that is canceled.
 func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	now := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -105,51 +105,44 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	q.waiting = append(q.waiting, c)
 	q.sendWaiting()
 	q.mu.Unlock()
-	var late <-chan time.Time
-	for done := ctx.Done(); ; {
-		select {
-		case lead := <-c.wake:
-			if lead {
-				c.flight.sendBounded()
-			}
-			return nil
-		case <-done:
-			q.mu.Lock()
-			if c.flight == nil {
-				q.waiting = slices.DeleteFunc(q.waiting, func(other *caller[T]) bool { return other == c })
-				q.mu.Unlock()
-				return errors.Join(ErrNotSent, ctx.Err())
-			}
-			q.mu.Unlock()
-			done, late = nil, time.After(time.Until(deadline))
-		case <-late:
-			return q.leaveBehind(name, c)
+	select {
+	case lead := <-c.wake:
+		if lead {
+			c.flight.sendBounded()
 		}
+		return nil
+	case <-ctx.Done():
+		return q.giveUp(ctx, name, c)
 	}
 }
 
-// leaveBehind ends a Do that has no reply in time.
-func (q *Queue[T]) leaveBehind(name string, c *caller[T]) error {
+// giveUp ends a Do whose context has ended. Calls that were sent leave their name behind.
+func (q *Queue[T]) giveUp(ctx context.Context, name string, c *caller[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	f := c.flight
+	if f == nil {
+		q.waiting = slices.DeleteFunc(q.waiting, func(other *caller[T]) bool { return other == c })
+		return errors.Join(ErrNotSent, ctx.Err())
+	}
 	select {
 	case lead := <-c.wake:
 		if !lead {
 			return nil
 		}
-		go c.flight.sendBounded()
+		go f.sendBounded()
 	default:
 	}
 	if name != "" {
 		if q.late == nil {
 			q.late = map[string]*flight[T]{}
 		}
-		if c.flight.ended == nil {
-			c.flight.ended = make(chan struct{})
+		if f.ended == nil {
+			f.ended = make(chan struct{})
 		}
-		q.late[name] = c.flight
+		q.late[name] = f
 	}
-	return errors.Join(ErrNoReply, context.DeadlineExceeded)
+	return errors.Join(ErrNoReply, ctx.Err())
 }
 
 // sendWaiting has sent what waits, as far as there is room. The caller holds q.mu.
