@@ -78,9 +78,13 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 			s.leases[l.seconds] = l
 		}
 		inUse := l.base != 0
-		if inUse && l.lasts(until) || s.closed {
+		if s.closed {
 			s.mu.Unlock()
-			return l, s.alive.Err()
+			return nil, driver.ErrClosed
+		}
+		if inUse && l.lasts(until) {
+			s.mu.Unlock()
+			return l, nil
 		}
 		call := l.call
 		if call == nil {

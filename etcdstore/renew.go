@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type renewal struct {
 	own    call    // for its key
 	ahead  call    // for that of before
 }
+
+var errOtherLease = errors.New("the entry has got another lease")
 
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL, and a majority
 // confirms that each of them is there. An entry gets the lease of its TTL if it has another: that of
@@ -93,7 +96,7 @@ func (s *Store) beginRenewal(r *renewal, end time.Time) clientv3.Op {
 	defer s.mu.Unlock()
 	s.entries[id(r.name, r.owner)] = r.entry
 	r.before = r.entry.before
-	stays := r.entry.lease == r.lease || r.until.After(end)
+	stays := r.moving == nil && r.entry.lease != nil && (r.entry.lease == r.lease || r.until.After(end))
 	if r.until.Before(end) {
 		r.until = end
 	}
@@ -119,6 +122,10 @@ func (s *Store) endRenewal(ctx context.Context, r *renewal) (is driver.Entry, er
 		s.forget(r.entry)
 	case move != nil:
 		r.entry.lease, r.moving = r.lease, nil
+	case r.entry.lease == nil || kvs[0].Lease != int64(r.entry.lease.id): // Another Store has moved it.
+		r.moving = r.lease
+		s.mu.Unlock()
+		return is, errOtherLease
 	}
 	is = driver.Entry{State: driver.Waiting, Token: r.token}
 	isHeld, waits := r.held, false
