@@ -203,10 +203,15 @@ func slow(there, back time.Duration) faultstore.Fault {
 
 // slowUntil makes a fault that lets requests through when a channel is closed.
 func slowUntil(revived <-chan struct{}) faultstore.Fault {
-	return func(_ context.Context, _ faultstore.Op, apply func()) error {
-		<-revived
-		apply()
-		return nil
+	return func(ctx context.Context, _ faultstore.Op, apply func()) error {
+		select {
+		case <-revived:
+			apply()
+			return nil
+		case <-ctx.Done():
+			go func() { <-revived; apply() }()
+			return ctx.Err()
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,8 +122,7 @@ func TestReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// However long a node hangs and ignores contexts, what is kept for it is
-// bounded; when it comes back all of that goes.
+// However long a node hangs, what is kept for it is bounded; when it comes back all of that goes.
 func TestHungNodeIsBounded(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		revived := make(chan struct{})
@@ -153,6 +154,27 @@ func TestHungNodeIsBounded(t *testing.T) {
 			t.Errorf("%d owners are left", n)
 		}
 		c.holders(t, "", "", "")
+	})
+}
+
+// As many requests as there may be at once go to nodes that have not replied yet.
+func TestManyRequestsAtOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		for _, s := range c {
+			s.set(slow(there, back))
+		}
+		s := c.client(t)
+		var group sync.WaitGroup
+		for i := range 4 * silentLimit {
+			group.Go(func() {
+				req := request("mine")
+				req.Name = fmt.Sprint(i)
+				if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+					t.Errorf("Acquire: %+v, %v", res, err)
+				}
+			})
+		}
+		group.Wait()
 	})
 }
 

@@ -19,7 +19,8 @@ type node struct {
 	kind  string // Guarantees.Store
 
 	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
-	silent  atomic.Bool  // it has not replied yet, or its last request has ended without a reply
+	replies atomic.Int64
+	silent  atomic.Bool // a request has ended without a reply, and none came to others meanwhile
 }
 
 // silentLimit bounds what is pending for a silent node. Its return is noticed by that.
@@ -35,8 +36,14 @@ var (
 func send[T any](s *Store, ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 	defer cancel()
+	before := n.replies.Load()
 	value, err := request(ctx)
-	n.silent.Store(err != nil && ctx.Err() != nil)
+	if err == nil || ctx.Err() == nil {
+		n.replies.Add(1)
+		n.silent.Store(false)
+	} else if n.replies.Load() == before {
+		n.silent.Store(true)
+	}
 	return value, err
 }
 

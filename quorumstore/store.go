@@ -69,9 +69,7 @@ func New(nodes []driver.Store, o *Options) *Store {
 		s.timeout = DefaultTimeout
 	}
 	for i, store := range nodes {
-		n := &node{Store: store, index: i, kind: store.Guarantees().Store}
-		n.silent.Store(true)
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, &node{Store: store, index: i, kind: store.Guarantees().Store})
 	}
 	return s
 }
@@ -132,13 +130,17 @@ const silentShare = 100
 // isBusy reports whether Close, which has waited for so long, waits on for acquisitions and releases.
 func (s *Store) isBusy(waited time.Duration) bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool {
-		return n.pending.Load() > 0 && (waited < s.timeout/silentShare || waited < s.timeout && !n.silent.Load())
+		limit := s.timeout
+		if n.replies.Load() == 0 || n.silent.Load() {
+			limit /= silentShare
+		}
+		return n.pending.Load() > 0 && waited < limit
 	})
 }
 
 // Close implements [driver.Store]. It waits for acquisitions and releases under way, up to the Timeout,
-// and for a hundredth of it at nodes that have not replied yet or to the last request. It closes the
-// nodes only if Options.CloseStores is set.
+// and for a hundredth of it at nodes that have not replied yet or any more. It closes the nodes only if
+// Options.CloseStores is set.
 func (s *Store) Close() (err error) {
 	s.closeOnce.Do(func() { err = s.close() })
 	return err
