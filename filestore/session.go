@@ -187,10 +187,10 @@ func (f *folder) sweepName(file string) {
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
-func (f *folder) knock(id, hash string, token int64) {
+func (f *folder) knock(id, hash string, token int64, before []string) {
 	file, err := f.OpenFile(sessionFile(id), os.O_WRONLY|os.O_APPEND|openFlags, 0)
 	if err == nil {
-		_, _ = fmt.Fprintf(file, "%s %d\n", hash, token)
+		_, _ = fmt.Fprintf(file, "%s %d %s\n", hash, token, strings.Join(before, " "))
 		file.Close()
 	}
 }
@@ -329,9 +329,12 @@ func (s *session) receive() {
 	}
 	s.mu.Unlock()
 	for line := range strings.Lines(string(text)) {
-		hash, number, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if token, err := strconv.ParseInt(number, 10, 64); err == nil {
-			s.send(hash, token)
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		if token, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+			s.send(fields[0], token, fields[2:])
 		}
 	}
 	if isCut {
@@ -339,15 +342,22 @@ func (s *session) receive() {
 	}
 }
 
-// send passes a notice on to the owner of an entry. With a token it is no place any more.
-func (s *session) send(hash string, token int64) {
+// send passes a notice on to the owner of an entry, which is no place any more if there is a token.
+// One below zero is the position of a place, and not for the owner.
+func (s *session) send(hash string, token int64, before []string) {
 	s.mu.Lock()
 	e, isOwn := s.entries[hash]
-	if isOwn && token > 0 {
+	switch {
+	case isOwn && token > 0:
 		s.entries[hash] = ownEntry{actor: e.actor, noted: time.Now()}
+	case isOwn && token < 0:
+		e.position, e.before = int(-token), before
+		s.entries[hash] = e
+		s.watchLocked(e)
+		s.scheduleLocked()
 	}
 	s.mu.Unlock()
-	if isOwn {
+	if isOwn && token >= 0 {
 		s.folder.store.notices.Send(e.name, e.owner, token)
 	}
 }

@@ -277,17 +277,18 @@ func (st *state) write() error {
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have
-// come forward, it also wakes the one at the end of those that are near, and at each distance from
-// the front twice as great: they look where they are now, and so how often they have to.
+// come forward, some are told where they are, as a number below zero: the first, with the sessions
+// whose death it waits for; and the one at the end of those that are near, and at each distance
+// from the front twice as great, which watches, or looks more often, from then on.
 func (st *state) tell(actor string) {
-	send := func(e *entry, token int64) {
+	send := func(e *entry, token int64, before ...string) {
 		own := st.folder.session.Load()
 		switch {
 		case e.Kept || e.Owner == actor:
 		case own != nil && own.id == e.Data.session:
-			own.send(e.Owner, token)
+			own.send(e.Owner, token, before)
 		default:
-			st.folder.knock(e.Data.session, e.Owner, token)
+			st.folder.knock(e.Data.session, e.Owner, token, before)
 		}
 	}
 	for _, e := range st.queue.Holds() {
@@ -299,10 +300,16 @@ func (st *state) tell(actor string) {
 		send(&st.broken[i], 0)
 	}
 	places := slices.Collect(st.queue.All())[len(st.queue.Holds()):]
-	if len(places) >= near && places[0].Token != st.firstPlace {
-		for position := near; position <= len(places); position *= 2 {
-			send(places[position-1], 0)
-		}
+	if len(places) == 0 || places[0].Token == st.firstPlace {
+		return
+	}
+	var before []string
+	for _, e := range st.queue.Holds()[:min(maxBefore, len(st.queue.Holds()))] {
+		before = append(before, e.Data.session)
+	}
+	send(places[0], -1, before...)
+	for position := near; position <= len(places); position *= 2 {
+		send(places[position-1], -int64(position))
 	}
 }
 
