@@ -11,9 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// shortPause is how much longer than a majority a node may take to decide a vote, and the least upper
-// bound of the pause after one without a winner.
-const shortPause = 2 * time.Millisecond
+// shortPause is how much longer than a majority a node may take to decide a vote. It is the least upper
+// bound of the pause after one without a winner, and longPause the greatest: a single attempt of package
+// holdfast waits as long.
+const (
+	shortPause = 2 * time.Millisecond
+	longPause  = 250 * time.Millisecond
+)
 
 // Acquire implements [driver.Store]: one vote. It returns as soon as the votes decide it. A grant that
 // comes later makes the hold stronger, or is released again. Grants of an attempt that has failed are
@@ -141,7 +145,7 @@ func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, too
 	switch {
 	case driver.Permanent(e), without <= s.minority():
 	case outcome != verdictUnavailable:
-		return &driver.RetryError{Err: e, After: rand.N(4*max(shortPause, took)) + 1}
+		return &driver.RetryError{Err: e, After: rand.N(min(4*max(shortPause, took), longPause)) + 1}
 	case 0 < missing && missing <= len(later):
 		return &driver.RetryError{Err: e, After: later[missing-1]}
 	case refused > s.minority():
