@@ -378,14 +378,14 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		(!a.once || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
 	if announced {
 		_, bounded = a.ctx.Deadline()
-		if !a.answered {
+		if first || !a.answered {
 			a.answered, q.failing = true, max(q.failing, now+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
 		}
 	}
-	unavailable := storeError(a.ctx, err)
+	unavailable := storeError(context.Background(), err) // ctx may have ended just now
 	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
 		q.known = unavailable
 	}

@@ -580,3 +580,66 @@ func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A caller that the store has answered before waits as long for what the store announces as one that it
+// has not.
+func TestAnnouncedOutageOfAWaiter(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		holder := acquire(t, open(t, store.Store, nil), "a", nil)
+		got := make(chan error, 1)
+		go func() {
+			lock, err := c.Acquire(ctx, "a", nil)
+			if err == nil {
+				err = lock.Release()
+			}
+			got <- err
+		}()
+		time.Sleep(time.Minute)
+		serves := time.Now().Add(15 * time.Second)
+		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew} {
+			store.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
+				if left := time.Until(serves); left > 0 {
+					return announce(left)(ctx, op, apply)
+				}
+				apply()
+				return nil
+			})
+		}
+		store.Set(faultstore.Notice, faultstore.Refuse)
+		release(t, holder)
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An endsBetween is a context that ends between two looks at it, once looks is set.
+type endsBetween struct {
+	context.Context
+	looks int
+}
+
+func (c *endsBetween) Err() error {
+	if c.looks == 0 {
+		return nil
+	}
+	if c.looks++; c.looks == 2 {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// What is known of a name says that the store was unavailable, also if the time of the caller ended
+// while that was noted.
+func TestEndWhileAFailureIsNoted(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		ending := &endsBetween{Context: ctx}
+		store.Once(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+			ending.looks = 1
+			return driver.NotApplied(context.DeadlineExceeded)
+		})
+		wantErr(t, failure(c.Acquire(ending, "a", nil)), holdfast.ErrUnavailable)
+	})
+}
