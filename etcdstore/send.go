@@ -149,7 +149,7 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 	for try := 0; ; try++ {
 		tryCtx, cancel := ctx, func() {}
 		if deadline, ok := ctx.Deadline(); ok && repeatable {
-			tryCtx, cancel = context.WithTimeout(ctx, min(answerBound<<try, time.Until(deadline)/time.Duration(max(3-try, 1))))
+			tryCtx, cancel = context.WithTimeout(ctx, min(answerBound<<min(try, 5), time.Until(deadline)/time.Duration(max(3-try, 1))))
 		}
 		err := request(tryCtx)
 		cancel()
