@@ -32,6 +32,7 @@ func (s *Store) watch(e *entry, ahead []*record, revision int64) {
 		s.group.Go(follow)
 		return
 	}
+	revision = 0 // A server takes up to 100 ms to show events of before the watch: a look is faster.
 	timer := time.AfterFunc(watchDelay, func() { s.goWhileOpen(follow) })
 	e.unwatch = func() { timer.Stop(); cancel() }
 }
