@@ -122,10 +122,12 @@ func (s *Store) prolong(l *lease, call *leaseCall, bound time.Duration) {
 	sent, seconds, err := time.Now(), int64(0), error(nil)
 	id, base := l.id, l.base // which only this goroutine changes
 	if id == 0 {
-		var resp *clientv3.LeaseGrantResponse
-		if resp, err = s.client.Grant(clientv3.WithRequireLeader(ctx), l.seconds); err == nil {
-			id, seconds = resp.ID, resp.TTL
+		var resp *pb.LeaseGrantResponse
+		leases := pb.NewLeaseClient(s.client.ActiveConnection()) // The method of the client hides that there is no leader.
+		if resp, err = leases.LeaseGrant(clientv3.WithRequireLeader(ctx), &pb.LeaseGrantRequest{TTL: l.seconds}); err == nil {
+			id, seconds = clientv3.LeaseID(resp.ID), resp.TTL
 		}
+		err = rpctypes.Error(err)
 	} else if seconds, err = s.stream.keepAlive(s, id); err == nil && seconds <= 0 {
 		err = errLeaseEnded
 		s.noteLeaseEnded()
