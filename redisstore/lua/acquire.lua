@@ -42,8 +42,11 @@ local function take(lock, floor)
 end
 
 local function usual(lock, queue, _, a)
-  if not free and call('EXISTS', lock, queue, ahead) > 0 then
-    return nil
+  if not free then
+    if call('EXISTS', lock, queue) > 0 then
+      return nil
+    end
+    tokensAhead = tokensAhead or call('EXISTS', ahead) == 1
   end
   local token, refusal = take(lock, tonumber(ARGV[a + 2]))
   if token and not call('SET', lock, ARGV[a + 1] .. format('\n%d ', token) .. rest, 'NX', 'PXAT', ends) then
