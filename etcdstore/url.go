@@ -136,13 +136,11 @@ func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
 // of one that gRPC or a member has noticed. It adds why there was no connection, and what may be
 // wrong with the address.
 func explain(err error, unconnected *atomic.Pointer[string]) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		if status.Code(err) != codes.DeadlineExceeded {
-			return err
-		}
-		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	over := errors.Is(err, context.DeadlineExceeded)
+	if !over && status.Code(err) == codes.DeadlineExceeded {
+		over, err = true, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	if why := unconnected.Load(); why != nil && !strings.Contains(err.Error(), *why) {
+	if why := unconnected.Load(); over && why != nil && !strings.Contains(err.Error(), *why) {
 		err = fmt.Errorf("%w: %s", err, *why)
 	}
 	switch text := err.Error(); {
