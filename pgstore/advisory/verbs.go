@@ -287,7 +287,9 @@ func (s *Store) watch() {
 				case now.Before(e.until):
 					s.prolong(e, 0)
 				default:
-					s.earliest = now.Add(time.Second) // It may fail.
+					if again := now.Add(time.Second); again.Before(s.earliest) { // It may fail.
+						s.earliest = again
+					}
 					s.running.Go(func() { s.expire(e) })
 				}
 			}
