@@ -49,7 +49,12 @@ func (l *kernelLock) lock(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err = setLock(l.file, exclusive); errors.Is(err, errLocked) {
+		// While a wait goes on, its goroutine alone takes the lock and gives it back: the open file,
+		// which all of them use, would get it again at once.
+		if err = errLocked; l.granted == nil {
+			err = setLock(l.file, exclusive)
+		}
+		if errors.Is(err, errLocked) {
 			err = l.await(ctx)
 		}
 		switch {
