@@ -64,7 +64,7 @@ func (s *store) withMetadata(name string, metadata map[string]string) *entry {
 // does.
 func (s *store) send(req driver.Request) (e *entry, res driver.Result, err error) {
 	var again *driver.RetryError
-	for range 20 {
+	for range 200 {
 		if e, res, err = s.sendOnce(req); s.run.guarantees.Queue || !errors.As(err, &again) || again.After > medium {
 			break
 		}
