@@ -153,8 +153,11 @@ func (s *Store) readBase(ctx context.Context) (int64, error) {
 	now := s.wall().UnixMicro()
 	resp, err := s.do(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(now, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())})
-	if err != nil || resp.Succeeded {
-		return now, err
+	switch {
+	case err != nil: // The base is not known, whatever has become of the request.
+		return 0, err
+	case resp.Succeeded:
+		return now, nil
 	}
 	kv := resp.Responses[0].GetResponseRange().Kvs[0]
 	base, err := strconv.ParseInt(string(kv.Value), 10, 64)

@@ -165,6 +165,7 @@ func TestOneMember(t *testing.T) {
 		"silent server":                          testSilentServer,
 		"long list":                              testLongList,
 		"certain from the sending":               testCertain,
+		"base that is not known":                 testUnknownBase,
 		"recipes":                                testRecipes,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -476,6 +477,34 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 	must(t, err)
 	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
 		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
+	}
+}
+
+// A client whose request for the base of the tokens has failed asks again, and does not use its clock:
+// tokens of the others would be lower.
+func testUnknownBase(t *testing.T, member *servers.Etcd) {
+	s, fails := openObserved(t, member), true
+	other := New(s.client, &Options{Prefix: s.prefix})
+	defer other.Close()
+	s.wall = func() time.Time { return time.Now().Add(time.Hour) }
+	first := grant(t, other, request("first", time.Hour))
+	release(t, other, "first")
+	fail := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && fails && string(txn.Compare[0].Key) == s.baseKey() {
+			fails = false
+			return status.Error(codes.Internal, "the request was lost")
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&fail)
+	if res, err := s.Acquire(t.Context(), request("failed", time.Hour)); err == nil || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want an error", res, err)
+	}
+	second := grant(t, s.Store, request("second", time.Hour))
+	release(t, s.Store, "second")
+	third := grant(t, other, request("third", time.Hour))
+	if first.Token >= second.Token || second.Token >= third.Token {
+		t.Errorf("the tokens are %d, %d, %d", first.Token, second.Token, third.Token)
 	}
 }
 
