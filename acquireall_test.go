@@ -257,7 +257,7 @@ func TestDoAll(t *testing.T) {
 	})
 }
 
-// A caller who gives up is not kept waiting, and leaves nothing behind.
+// A call that is canceled returns at once, and leaves nothing behind.
 func TestCancelledAcquireAll(t *testing.T) {
 	for _, delay := range []time.Duration{40 * ms, 80 * ms, 180 * ms, 220 * ms, 260 * ms} {
 		virtualRun(t, delay.String(), func(t *testing.T, ctx context.Context) {

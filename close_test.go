@@ -151,8 +151,8 @@ func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// While ReleaseAll waits for work under a lock, the lock is held by this Client, for attempts and for
-// waiters.
+// While ReleaseAll waits for work under a lock, the lock is held by this Client, for attempts and
+// for waiters.
 func TestHeldWhileWorkIsAwaited(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, nil)

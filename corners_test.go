@@ -183,7 +183,8 @@ func TestGreatestRequestTimeout(t *testing.T) {
 	})
 }
 
-// No duration is too long or too short for the arithmetic: each is used, or refused with ErrInvalid.
+// No duration is too long or too short for the arithmetic: each is used, or refused with
+// ErrInvalid.
 func TestDurationsOfAllSizes(t *testing.T) {
 	sizes := []time.Duration{math.MinInt64, -1, 1, driver.MinTTL, driver.MaxTTL, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64}
 	for name, set := range map[string]func(*holdfast.Config, *holdfast.Options, time.Duration){

@@ -16,8 +16,8 @@ var errWork = errors.New("work failed")
 
 func nothing(context.Context) error { return nil }
 
-// Each way to run work under a lock gives it the lock, returns its error as it is, and frees the lock,
-// also if the work panics. Close does not wait for work that has panicked.
+// Each way to run work under a lock gives it the lock, returns its error as it is, and frees the
+// lock, also if the work panics. Close does not wait for work that has panicked.
 func TestDo(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error{
 		"Do": func(ctx context.Context, c *holdfast.Client, work func(context.Context) error) error {
@@ -185,8 +185,8 @@ func TestDoUnderALockThatIsOver(t *testing.T) {
 	}
 }
 
-// The context of work ends with its lock, whatever ended that, and Do reports it in one line, beside
-// the error of the work.
+// The context of work ends with its lock, whatever ended that, and Do reports it in one line,
+// beside the error of the work.
 func TestDoReportsWhatEndedIt(t *testing.T) {
 	for name, e := range endsOfHolds {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
@@ -211,8 +211,8 @@ func TestDoReportsWhatEndedIt(t *testing.T) {
 	}
 }
 
-// A second Do is refused while work runs under the lock, and does not end it, nor is one of a set any
-// more in the way of the other locks of the set.
+// A second Do is refused while work runs under the lock, and does not end it, nor is one of a set
+// any more in the way of the other locks of the set.
 func TestDoTwiceAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)

@@ -2,8 +2,8 @@ package holdfast
 
 import "time"
 
-// SetBootClock replaces the boot clock until the returned function is called; nil stands for a system
-// that has none. A suspend is as long as it gets ahead of the monotonic clock.
+// SetBootClock replaces the boot clock until the returned function is called; nil stands for a
+// system that has none. A suspend is as long as it gets ahead of the monotonic clock.
 func SetBootClock(read func() time.Duration) (restore func()) {
 	old := suspendedTime
 	suspendedTime = nil

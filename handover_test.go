@@ -66,8 +66,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// An adopted lock is held like any other, beside a waiter of the same Client. Its deadline counts from
-// the moment before its renewal was sent.
+// An adopted lock is held like any other, beside a waiter of the same Client. Its deadline counts
+// from the moment before its renewal was sent.
 func TestAdoptBesideAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		second, store := faulty(t, nil)
@@ -142,8 +142,8 @@ func TestAdoptOverAFailingStore(t *testing.T) {
 	})
 }
 
-// A ticket is not out before the renewals under way are answered: one that arrived after the adoption
-// could prolong the hold beyond what its adopter knows.
+// A ticket is not out before the renewals under way are answered: one that arrived after the
+// adoption could prolong the hold beyond what its adopter knows.
 func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -175,7 +175,8 @@ func reprint(t *testing.T, ticket holdfast.Ticket, change func(map[string]any)) 
 	return holdfast.Ticket(mark + "." + base64.RawURLEncoding.EncodeToString(data))
 }
 
-// A ticket whose hold is over, or that has another token, is refused and does nothing to a successor.
+// A ticket whose hold is over, or that has another token, is refused and does nothing to a
+// successor.
 func TestStaleTicket(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket){
 		"released": func(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) {

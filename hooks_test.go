@@ -265,8 +265,8 @@ func TestCloseWaitsForHooks(t *testing.T) {
 	}
 }
 
-// Each hook is called with the values of the context that Start has returned, and so are the requests
-// and Lock.Context.
+// Each hook is called with the values of the context that Start has returned, and so are the
+// requests and Lock.Context.
 func TestContextOfStart(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		type key struct{ n int }

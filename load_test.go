@@ -51,8 +51,8 @@ func secondStore(t *testing.T, s driver.Store) driver.Store {
 }
 
 // Hundreds of goroutines, of one Client and of several, take one name or many: the holds of a name
-// exclude each other, under tokens that rise, and nobody is forgotten. Goroutines of one Client that
-// wait for a name pass it on, most often without a request.
+// exclude each other, under tokens that rise, and nobody is forgotten. Goroutines of one Client
+// that wait for a name pass it on, most often without a request.
 func TestCrowds(t *testing.T) {
 	const crowd, rounds = 128, 20
 	eachLocal(t, func(t *testing.T, s driver.Store) {

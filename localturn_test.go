@@ -79,8 +79,8 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 	}
 }
 
-// holdInTurn lets goroutines hold a lock one after the other, each for some time, after a first hold,
-// of a single token, during which all of them wait.
+// holdInTurn lets goroutines hold a lock one after the other, each for some time, after a first
+// hold, of a single token, during which all of them wait.
 func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ...*holdfast.Options) {
 	t.Helper()
 	first := acquire(t, c, "a", nil)
@@ -104,7 +104,8 @@ func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ..
 	group.Wait()
 }
 
-// Only holds with the same plain options are passed on, within the turn and the tokens of the store.
+// Only holds with the same plain options are passed on, within the turn and the tokens of the
+// store.
 func TestWhatIsPassedOn(t *testing.T) {
 	plain := &holdfast.Options{}
 	three, four := []*holdfast.Options{plain, plain, plain}, []*holdfast.Options{plain, plain, plain, plain}
@@ -185,8 +186,8 @@ func TestRenewalEndsALocalTurn(t *testing.T) {
 	}
 }
 
-// inTurn returns a hold that was granted by the store and released, the one that it was passed on to, and
-// those of further waiters.
+// inTurn returns a hold that was granted by the store and released, the one that it was passed on
+// to, and those of further waiters.
 func inTurn(t *testing.T, c *holdfast.Client, waiters int) (before, passed *holdfast.Lock, rest <-chan *holdfast.Lock) {
 	t.Helper()
 	first := acquire(t, c, "a", nil)
@@ -278,8 +279,8 @@ func TestBreakInALocalTurn(t *testing.T) {
 	}
 }
 
-// A lease that was extended beyond its TTL is not passed on, since the next hold must end in time if
-// its process dies. ReleaseKeep passes nothing on.
+// A lease that was extended beyond its TTL is not passed on, since the next hold must end in time
+// if its process dies. ReleaseKeep passes nothing on.
 func TestWhatEndsALocalTurn(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		virtual(t, func(t *testing.T, ctx context.Context) {

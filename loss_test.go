@@ -102,8 +102,8 @@ func TestBreakEndsTheHoldWithinMilliseconds(t *testing.T) {
 }
 
 // A notice makes the Client look, and ends nothing by itself: one of a hold that lasts, of another
-// owner, of an entry that is over. A look that fails is made again. A look does not prolong a hold of
-// NoRenew, and none is made after its end.
+// owner, of an entry that is over. A look that fails is made again. A look does not prolong a hold
+// of NoRenew, and none is made after its end.
 func TestNoticeOfAHold(t *testing.T) {
 	for _, o := range []*holdfast.Options{nil, {NoRenew: true}} {
 		virtual(t, func(t *testing.T, ctx context.Context) {

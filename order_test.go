@@ -65,8 +65,8 @@ func TestTryDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// The store grants the lock, or makes a place, and the reply is lost. Acquire reaches the store once
-// for an owner: what became of it is learned by a renewal. Nobody is locked out by himself.
+// The store grants the lock, or makes a place, and the reply is lost. Acquire reaches the store
+// once for an owner: what became of it is learned by a renewal. Nobody is locked out by himself.
 func TestLostReplyOfAcquire(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"error": faultstore.LoseReply, "hang": applyAndHang} {
 		for _, held := range []bool{false, true} {
@@ -158,8 +158,8 @@ func TestNoticesThatGrantNothing(t *testing.T) {
 	}
 }
 
-// The deadline of a lock that came by a notice counts from the request that confirms the most, in each
-// phase of the renewal of its place. It is extended to the full TTL at once.
+// The deadline of a lock that came by a notice counts from the request that confirms the most, in
+// each phase of the renewal of its place. It is extended to the full TTL at once.
 func TestDeadlineOfAGrant(t *testing.T) {
 	for phase := 100 * ms; phase < 6*time.Second; phase += 300 * ms {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -192,7 +192,8 @@ func TestDeadlineOfAGrant(t *testing.T) {
 }
 
 // A lock that this Client does not renew, or that another process may get by a ticket, has its full
-// TTL when Acquire returns, also if it came by a notice, or if an earlier attempt was granted too late.
+// TTL when Acquire returns, also if it came by a notice, or if an earlier attempt was granted too
+// late.
 func TestFullTTLOfAGrant(t *testing.T) {
 	for name, o := range map[string]*holdfast.Options{
 		"NoRenew":  {NoRenew: true, TTL: time.Hour},
@@ -313,8 +314,8 @@ func (s *forgetfulStore) Renew(ctx context.Context, reqs []driver.RenewRequest) 
 	return entries, err
 }
 
-// A place that the store has lost is followed by a new one. A hold that it has lost is lost, also if
-// its owner has a place.
+// A place that the store has lost is followed by a new one. A hold that it has lost is lost, also
+// if its owner has a place.
 func TestStoreThatForgets(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := &forgetfulStore{Notifier: memstore.New()}
@@ -367,7 +368,8 @@ func TestHungRenewalOfAPlace(t *testing.T) {
 	})
 }
 
-// A store that may have missed notices has waiters look: the one with the owner, all of the name, all.
+// A store that may have missed notices has waiters look: the one with the owner, all of the name,
+// all.
 func TestNoticeToLook(t *testing.T) {
 	for _, notice := range []string{"owner", "name", "all"} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -392,7 +394,8 @@ func TestNoticeToLook(t *testing.T) {
 	}
 }
 
-// Each shared or limited caller of a Client has an entry of its own; of the others the first has one.
+// Each shared or limited caller of a Client has an entry of its own; of the others the first has
+// one.
 func TestEntriesOfAClient(t *testing.T) {
 	for want, o := range map[int]*holdfast.Options{5: {Limit: 2}, 4: shared, 1: nil} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -417,8 +420,8 @@ func TestEntriesOfAClient(t *testing.T) {
 	}
 }
 
-// A notice that comes while the Acquire of its owner has no answer yet is kept until the answer: the
-// grant holds and is renewed, and a notice to look leads to a look at once.
+// A notice that comes while the Acquire of its owner has no answer yet is kept until the answer:
+// the grant holds and is renewed, and a notice to look leads to a look at once.
 func TestNoticeBeforeTheReply(t *testing.T) {
 	for _, grant := range []bool{true, false} {
 		virtual(t, func(t *testing.T, ctx context.Context) {

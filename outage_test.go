@@ -37,15 +37,16 @@ type outageCaller struct {
 	within time.Duration
 }
 
-// Each caller bears an outage for Config.MaxOutage, whoever waits before it and whenever it comes, and
-// gets the lock if the outage is shorter. A store that refuses the very first request fails at once.
+// Each caller bears an outage for Config.MaxOutage, whoever waits before it and whenever it comes,
+// and gets the lock if the outage is shorter. A store that refuses the very first request fails at
+// once.
 func TestOutages(t *testing.T) {
 	alone := func(want error, within time.Duration) []outageCaller {
 		return []outageCaller{{ms, holdfast.Options{}, want, within}}
 	}
 	waiting := slices.Repeat([]outageCaller{{at: -time.Minute, within: time.Minute}}, 10)
 	for name, o := range map[string]struct {
-		holder         string // who has the lock until the outage begins
+		holder         string // the client that has the lock until the outage begins
 		acquire, renew faultstore.Fault
 		lasts          time.Duration
 		callers        []outageCaller
@@ -178,8 +179,8 @@ func TestOutageIsNeverHeld(t *testing.T) {
 }
 
 // A release that the store does not answer leaves it unknown whether the name is held, until it
-// answers. That this Client holds it is said to those that wait behind it as long as it can be true: a
-// TTL after the last answer of the store nobody knows.
+// answers. That this Client holds it is said to those that wait behind it as long as it can be
+// true: a TTL after the last answer of the store nobody knows.
 func TestUnansweredReleaseIsNotHeld(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, &holdfast.Config{TTL: 2 * time.Second, MaxOutage: time.Minute})
@@ -233,8 +234,8 @@ func TestTryBesideAWaiter(t *testing.T) {
 	})
 }
 
-// A try whose request was lost on the way finds that out by one look, and ends within the time of two
-// requests, whatever other callers are answered meanwhile, and with its own context.
+// A try whose request was lost on the way finds that out by one look, and ends within the time of
+// two requests, whatever other callers are answered meanwhile, and with its own context.
 func TestTryHasOneLook(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, &holdfast.Config{RequestTimeout: time.Second})
@@ -260,9 +261,9 @@ func TestTryHasOneLook(t *testing.T) {
 	})
 }
 
-// An answer of the server that it can serve later is waited for as long as the caller is ready to wait,
-// also if it is the first answer, and longer than an outage is borne; without a bound of the caller's
-// own, for that long. The log says so once.
+// An answer of the server that it can serve later is waited for as long as the caller is ready to
+// wait, also if it is the first answer, and longer than an outage is borne; without a bound of the
+// caller's own, for that long. The log says so once.
 func TestRetryErrorIsWaitedOut(t *testing.T) {
 	for name, after := range map[string]time.Duration{"known": 15 * time.Second, "unknown": 0} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
@@ -301,8 +302,9 @@ func TestRetryErrorIsWaitedOut(t *testing.T) {
 	}
 }
 
-// A try goes on if the store announces that it can answer within moments, as a quorum whose nodes were
-// divided does, and not for longer than a request may take. Any other announcement is its error.
+// A try goes on if the store announces that it can answer within moments, as a quorum whose nodes
+// were divided does, and not for longer than a request may take. Any other announcement is its
+// error.
 func TestTryOfADividedQuorum(t *testing.T) {
 	for _, test := range []struct {
 		after time.Duration
@@ -391,8 +393,8 @@ func TestCanceledPauseEndsAtOnce(t *testing.T) {
 	})
 }
 
-// A wait that is cut short while the store does not answer says so, and does not forget what the store
-// said before.
+// A wait that is cut short while the store does not answer says so, and does not forget what the
+// store said before.
 func TestWaitCutShortInAnOutageSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -431,8 +433,8 @@ func TestHungStoreIsBounded(t *testing.T) {
 	})
 }
 
-// A request that arrives after its caller has given up, and after a first release has found nothing,
-// does not keep the name for its TTL: the release is sent again.
+// A request that arrives after its caller has given up, and after a first release has found
+// nothing, does not keep the name for its TTL: the release is sent again.
 func TestRequestThatArrivesAfterItsRelease(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -450,8 +452,8 @@ func TestRequestThatArrivesAfterItsRelease(t *testing.T) {
 	})
 }
 
-// A try is answered within a few requests though other goroutines of its Client take and release the
-// lock all the time, so that there is always a request under way.
+// A try is answered within a few requests though other goroutines of its Client take and release
+// the lock all the time, so that there is always a request under way.
 func TestTryInACrowd(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -480,8 +482,8 @@ func TestTryInACrowd(t *testing.T) {
 	})
 }
 
-// A wait that ends in a crowd on a healthy store ends with ErrHeld, whatever request is under way at
-// that moment, of one Client and of several, on each kind of store.
+// A wait that ends in a crowd on a healthy store ends with ErrHeld, whatever request is under way
+// at that moment, of one Client and of several, on each kind of store.
 func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 	for name, kind := range kinds {
 		for _, clients := range []int{1, 10} {
@@ -516,8 +518,8 @@ func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 	}
 }
 
-// Sixteen goroutines that take one name again and again, in one Client and in a Client each, get the
-// same share of it, under tokens that rise.
+// Sixteen goroutines that take one name again and again, in one Client and in a Client each, get
+// the same share of it, under tokens that rise.
 func TestSharesAreFair(t *testing.T) {
 	for clients, name := range map[int]string{1: "one Client", 16: "a Client each"} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
@@ -556,8 +558,8 @@ func TestSharesAreFair(t *testing.T) {
 	}
 }
 
-// A call with MaxAttempts has no place in the queue of the store. It does not hold up the callers of
-// its Client that have one.
+// A call with MaxAttempts has no place in the queue of the store. It does not hold up the callers
+// of its Client that have one.
 func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
@@ -581,8 +583,8 @@ func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A caller that the store has answered before waits as long for what the store announces as one that it
-// has not.
+// A caller that the store has answered before waits as long for what the store announces as one
+// that it has not.
 func TestAnnouncedOutageOfAWaiter(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)

@@ -36,8 +36,8 @@ func TestReentrant(t *testing.T) {
 	})
 }
 
-// The contexts of all handles that are not released end with their hold, in whatever order the others
-// were released; the last release frees the name.
+// The contexts of all handles that are not released end with their hold, in whatever order the
+// others were released; the last release frees the name.
 func TestHandlesEndWithTheirHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)

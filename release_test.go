@@ -32,9 +32,9 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A release goes on in the background for as long as the store may keep the hold, by the steps of its
-// clock, with pauses of all lengths: after an extension, after an adoption with a shorter TTL of a hold
-// that was extended.
+// A release goes on in the background for as long as the store may keep the hold, by the steps of
+// its clock, with pauses of all lengths: after an extension, after an adoption with a shorter TTL
+// of a hold that was extended.
 func TestBackgroundReleaseLastsAsLongAsTheHold(t *testing.T) {
 	hour := &holdfast.Options{TTL: time.Hour}
 	extended := func(t *testing.T, c *holdfast.Client) *holdfast.Lock {
@@ -123,8 +123,8 @@ func TestReleaseWaitsForTheRenewalUnderWay(t *testing.T) {
 	})
 }
 
-// Do reports that its lock was broken and taken by another though the first request of its release was
-// certainly not carried out; Release alike.
+// Do reports that its lock was broken and taken by another though the first request of its release
+// was certainly not carried out; Release alike.
 func TestRefusedReleaseOfALostLock(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -139,8 +139,8 @@ func TestRefusedReleaseOfALostLock(t *testing.T) {
 	})
 }
 
-// The name stays taken for the given time, counted from the call, also if the answer is lost, and also
-// if the time is over when it comes.
+// The name stays taken for the given time, counted from the call, also if the answer is lost, and
+// also if the time is over when it comes.
 func TestReleaseKeep(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault faultstore.Fault

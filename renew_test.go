@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
-// Locks are held for a day by one renewal in 10 s, and not renewed after that. Those that are acquired
-// within half a second are renewed by two requests at most.
+// Locks are held for a day by one renewal in 10 s, and not renewed after that. Those that are
+// acquired within half a second are renewed by two requests at most.
 func TestManyLocksAreRenewedTogether(t *testing.T) {
 	for _, n := range []int{1, 500} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
@@ -65,8 +65,8 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
-// While renewals fail the lock is kept up to its deadline, which lies before the end of the TTL in the
-// store, and is lost then.
+// While renewals fail the lock is kept up to its deadline, which lies before the end of the TTL in
+// the store, and is lost then.
 func TestLostAtTheDeadline(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "hung": faultstore.Hang} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
@@ -213,8 +213,8 @@ func TestMaxHold(t *testing.T) {
 	}
 }
 
-// Renewals that hang leave time for others: a request has a quarter of the TTL, and the pauses after it
-// a sixteenth at most, so that three are sent before the deadline.
+// Renewals that hang leave time for others: a request has a quarter of the TTL, and the pauses
+// after it a sixteenth at most, so that three are sent before the deadline.
 func TestRenewalLeavesTimeForOthers(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -231,8 +231,8 @@ func TestRenewalLeavesTimeForOthers(t *testing.T) {
 	})
 }
 
-// Locks of a TTL too short for the line they are renewed over do not cost one of a longer TTL, whose
-// renewals are always due together with some of theirs.
+// Locks of a TTL too short for the line they are renewed over do not cost one of a longer TTL,
+// whose renewals are always due together with some of theirs.
 func TestShortTTLsDoNotCostLongOnes(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
@@ -272,8 +272,8 @@ func TestNoResurrection(t *testing.T) {
 	})
 }
 
-// During a suspend the monotonic clock stands still and the boot clock goes on. The lock must be found
-// lost at the first look after it.
+// During a suspend the monotonic clock stands still and the boot clock goes on. The lock must be
+// found lost at the first look after it.
 func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		suspend := suspendable(t)

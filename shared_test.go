@@ -89,8 +89,8 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// As many holds with a Limit are together as it allows, and a plain hold is alone. Waiters are served
-// in order, so that a plain one is not starved.
+// As many holds with a Limit are together as it allows, and a plain hold is alone. Waiters are
+// served in order, so that a plain one is not starved.
 func TestLimit(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()

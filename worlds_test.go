@@ -30,9 +30,9 @@ const (
 	worldStuck = 30 * time.Second // how long a name may be free while somebody waits for it
 )
 
-// Goroutines of several Clients do everything that a Client can do, at random moments, over a network
-// that loses, delays and doubles. TEST_SEED runs one world again, TEST_WHOLE a thousand of them. The
-// order of what happens in one moment is not part of the seed.
+// Goroutines of several Clients do everything that a Client can do, at random moments, over a
+// network that loses, delays and doubles. TEST_SEED runs one world again, TEST_WHOLE a thousand of
+// them. The order of what happens in one moment is not part of the seed.
 func TestWorlds(t *testing.T) {
 	worlds := 100
 	if os.Getenv("TEST_WHOLE") != "" {
@@ -212,8 +212,8 @@ func (w *world) newClient(random *rand.Rand) *holdfast.Client {
 	return holdfast.New(net, config)
 }
 
-// watch looks whether a name is free though somebody waits, until ended is closed or the world must be
-// over.
+// watch looks whether a name is free though somebody waits, until ended is closed or the world must
+// be over.
 func (w *world) watch(ended <-chan struct{}, last time.Time) {
 	type free struct {
 		since    time.Time

@@ -43,8 +43,8 @@ func TestRivalRedisSemaphore(t *testing.T) {
 	}
 }
 
-// TestRivalAdvisoryLocks shows what rivals-shared.md says of the reader-writer lock of DistributedLock on
-// PostgreSQL, with the functions of the server that it calls.
+// TestRivalAdvisoryLocks shows what rivals-shared.md says of the reader-writer lock of
+// DistributedLock on PostgreSQL, with the functions of the server that it calls.
 func TestRivalAdvisoryLocks(t *testing.T) {
 	ctx, url := t.Context(), servers.StartPostgres(t).URL("postgres")
 	connect := func() *pgx.Conn {

@@ -231,7 +231,8 @@ func TestQuorum(t *testing.T) {
 	mustBe(t, "a minority is down", examine(t, quorumstore.URL(urls...)), ill{"quorum.majority": doctor.Warning})
 }
 
-// A store that breaks a promise is found by the probe, whatever its kind, and an outage is an error.
+// A store that breaks a promise is found by the probe, whatever its kind, and an outage is an
+// error.
 func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		findings, err := doctor.Examine(t.Context(), memstore.New(), nil)

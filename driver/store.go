@@ -143,7 +143,7 @@ type Result struct {
 	Waiting bool
 
 	// Token is the token of the entry, the first of its block. It is 0 for a grant of a store
-	// without Guarantees.Fencing, and for a place where the store tells it with the grant.
+	// without Guarantees.Fencing, and for a place of a store that makes the token with the grant.
 	Token int64
 
 	// Held describes a hold or keep in the way of a request that was not granted, as far as that

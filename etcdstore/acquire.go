@@ -17,8 +17,8 @@ import (
 
 var errAgain = errors.New("the owner has an entry already")
 
-// An attempt is an Acquire. What its latest transaction has found is zero before the first one, which
-// takes the name to be free.
+// An attempt is an Acquire. What its latest transaction has found is zero before the first one,
+// which takes the name to be free.
 type attempt struct {
 	driver.Request
 	*entry
@@ -32,8 +32,8 @@ type attempt struct {
 // Acquire implements [driver.Store].
 //
 // One transaction takes a name that is free. Otherwise the reply has the queue. Then the next one
-// makes a hold, if that would hold and nothing has come since, or a place, whatever has come. Another
-// follows only if that one has changed nothing.
+// makes a hold, if that would hold and nothing has come since, or a place, whatever has come.
+// Another follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	if err := s.checkAcquire(ctx, &req); err != nil {
 		return res, err

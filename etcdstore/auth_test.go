@@ -180,8 +180,8 @@ func TestUsers(t *testing.T) {
 		t.Errorf("Acquire without a user: %+v, %v, want an error", res, err)
 	}
 
-	// A user that may read the entries alone lists and looks up locks, and changes nothing. No owner is
-	// in etcd, without which nobody renews or releases a lock.
+	// A user that may read the entries alone lists and looks up locks, and changes nothing. No
+	// owner is in etcd, without which nobody renews or releases a lock.
 	writer, reader := as(t, "writer"), as(t, "dashboard")
 	const owner = "owner-secret"
 	held := grant(t, writer, request(owner, time.Hour))
@@ -219,8 +219,8 @@ func TestUsers(t *testing.T) {
 	own.Name = "team/name"
 	grant(t, team, own)
 
-	// A user with rights elsewhere, and a key on the leases of others, stops no lock: from release 3.5
-	// on, a server refuses a lease to a user without the right to write all of its keys.
+	// A user with rights elsewhere, and a key on the leases of others, stops no lock: from release
+	// 3.5 on, a server refuses a lease to a user without the right to write all of its keys.
 	neighbor := as(t, "neighbor")
 	for n := range 3 {
 		leases, err := root.Leases(t.Context())

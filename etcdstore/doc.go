@@ -19,19 +19,21 @@
 // from before its request. A server of 3.4 ends the hold of a client that has died as much later as
 // its wall clock was set back meanwhile.
 //
-// The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a hold, a
-// Release, a Break or the end of its lease, admits the next place in the same revision, and the client
-// of that place is notified. A watch goes on where it was, and misses nothing. A hold is watched from
-// the age of 50 ms on, so its client learns at once that it was broken, or deleted by hand.
+// The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
+// hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
+// the client of that place is notified. A watch goes on where it was, and misses nothing. A hold is
+// watched from the age of 50 ms on, so its client learns at once that it was broken, or deleted by
+// hand.
 //
 // All entries of a Client with one TTL have one lease, as with one session of etcd's own client. An
 // entry that its owner does not renew is ended by the Client, and by the end of the lease if the
 // process is gone.
 //
-// Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and a
-// number that the first client of a prefix has written, by its clock, in microseconds since 1970: so
-// tokens are above those of the stores that were used before, and of a cluster that has lost its data.
-// A floor, as from a quorum, affects only its own name, and is remembered for two days at least.
+// Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
+// a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
+// so tokens are above those of the stores that were used before, and of a cluster that has lost its
+// data. A floor, as from a quorum, affects only its own name, and is remembered for two days at
+// least.
 //
 // Store.Held returns the condition that a lock is held, for a transaction of the caller's own.
 //
@@ -44,23 +46,25 @@
 // longer than requested (see Guarantees().Grain). Each change of the leader starts the time of all
 // of them anew: the hold of a client that has died, and a keep, end only when no change has come
 // for their whole time. None ends sooner. A mark of package once is a keep: after a change of the
-// leader its work is not repeated for that much longer, and never, if the leader changes more often.
-// A cluster with an election timeout above a second has longer leases.
+// leader its work is not repeated for that much longer, and never, if the leader changes more
+// often. A cluster with an election timeout above a second has longer leases.
 //
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
 // alive.
 //
-// While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an election
-// with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants no lease, no
-// keep, and no lock but a few under load; it still renews and releases, and the errors show it.
+// While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
+// election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
+// no lease, no keep, and no lock but a few under load; it still renews and releases, and the errors
+// show it.
 //
-// A server keeps the keys that a name has had until they are compacted, and goes through them in every
-// request for the name. A name that nobody waits for has one key, and one with waiters some more.
+// A server keeps the keys that a name has had until they are compacted, and goes through them in
+// every request for the name. A name that nobody waits for has one key, and one with waiters some
+// more.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
-// then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision, and
-// members that have lost their disks, forget locks like any store. Somebody with the right to write
-// below the prefix can take and break locks.
+// then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision,
+// and members that have lost their disks, forget locks like any store. Somebody with the right to
+// write below the prefix can take and break locks.
 //
 // A user is authenticated again when its token has expired. Servers of 3.4, at least 3.4.23, refuse
 // that to a client which still has the old token: a client of the caller then fails each request,
@@ -95,8 +99,8 @@
 //	etcd://host1:2379,host2:2379/prefix
 //	etcds://host:2379/prefix?ca_file=ca.pem&cert_file=c.pem&key_file=k.pem&server_name=name
 //
-// etcds uses TLS; all parameters are optional. The port is 2379 and the prefix holdfast/ by default.
-// Keys begin with the path and a slash.
-// The user and the password are those of the environment variables HOLDFAST_ETCD_USER and
-// HOLDFAST_ETCD_PASSWORD, or in the URL. They are checked when the store is opened.
+// etcds uses TLS; all parameters are optional. The port is 2379 and the prefix holdfast/ by
+// default. Keys begin with the path and a slash. The user and the password are those of the
+// environment variables HOLDFAST_ETCD_USER and HOLDFAST_ETCD_PASSWORD, or in the URL. They are
+// checked when the store is opened.
 package etcdstore

@@ -34,9 +34,9 @@ const (
 	countersLast = 2 * driver.MaxLead
 )
 
-// A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive when
-// one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were not
-// renewed themselves. Store.mu guards it.
+// A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
+// when one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were
+// not renewed themselves. Store.mu guards it.
 type lease struct {
 	seconds int64
 	id      clientv3.LeaseID // 0 until it is granted
@@ -65,8 +65,8 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. It grants one, or
-// keeps it alive, if need be: again if that fails because of the network, until ctx ends.
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. It grants one,
+// or keeps it alive, if need be: again if that fails because of the network, until ctx ends.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	until := time.Now().Add(ttl)
 	var last error
@@ -147,8 +147,8 @@ func (s *Store) prolong(l *lease, call *leaseCall, bound time.Duration) {
 	close(call.done)
 }
 
-// readBase returns what is added to create revisions, so that tokens are above those of other stores
-// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+// readBase returns what is added to create revisions, so that tokens are above those of other
+// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
 func (s *Store) readBase(ctx context.Context) (int64, error) {
 	now := s.wall().UnixMicro()
 	resp, err := s.do(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
@@ -205,8 +205,8 @@ func (s *Store) noteLeaseEnded() {
 	s.notices.Send("", "", 0)
 }
 
-// A keepAliveStream keeps leases alive, one after the other. A stream stays open, since a client with
-// a password is authenticated for each.
+// A keepAliveStream keeps leases alive, one after the other. A stream stays open, since a client
+// with a password is authenticated for each.
 type keepAliveStream struct {
 	mu     sync.Mutex
 	stream pb.Lease_LeaseKeepAliveClient // nil if none is open
@@ -284,9 +284,9 @@ func (s *Store) endUnrenewed() {
 	}
 }
 
-// endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether it
-// has deleted the key. If the Acquire is unanswered, it may be under way still, and a new epoch of the
-// lease has it fail then.
+// endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether
+// it has deleted the key. If the Acquire is unanswered, it may be under way still, and a new epoch
+// of the lease has it fail then.
 func (s *Store) endEntry(ctx context.Context, e *entry, conditions ...clientv3.Cmp) (ended bool, err error) {
 	then, otherwise := []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op(nil)
 	isUnanswered := e.lease != nil && e.token == 0

@@ -86,7 +86,8 @@ func testCutOff(t *testing.T, cluster []*servers.Etcd, leads bool) {
 	}
 }
 
-// A hold is renewed over addresses of which one is of a member that hangs, wherever each request goes.
+// A hold is renewed over addresses of which one is of a member that hangs, wherever each request
+// goes.
 func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
 	i := index(cluster, false)
 	s := New(directClient(t, cluster[(i+1)%3], cluster[i]), &Options{Prefix: t.Name() + "/"})

@@ -27,9 +27,9 @@ import (
 //	epoch/LEASE        changed to make the requests that are under way fail
 //	base               what is added to create revisions
 //
-// The entries of a name are in the order of their create revisions. So what ends an entry admits the
-// next in the same revision. Slots are used again: a server goes through all keys that a name has had
-// since the last compaction.
+// The entries of a name are in the order of their create revisions. So what ends an entry admits
+// the next in the same revision. Slots are used again: a server goes through all keys that a name
+// has had since the last compaction.
 func (s *Store) slotKey(name string, slot int) string {
 	return s.entriesKey(name) + strconv.Itoa(slot)
 }

@@ -43,8 +43,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	return ended, err
 }
 
-// keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key only
-// if nothing else has since it was read, so that a request which arrives late does nothing.
+// keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
+// only if nothing else has since it was read, so that a request which arrives late does nothing.
 func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
 	if err != nil {

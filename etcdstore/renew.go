@@ -25,8 +25,8 @@ type renewal struct {
 var errOtherLease = errors.New("the entry has got another lease")
 
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL, and a majority
-// confirms that each of them is there. An entry gets the lease of its TTL if it has another: that of
-// a place, of another TTL, or of another Store. One that lasts longer stays where it is.
+// confirms that each of them is there. An entry gets the lease of its TTL if it has another: that
+// of a place, of another TTL, or of another Store. One that lasts longer stays where it is.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries []driver.Entry, err error) {
 	entries = make([]driver.Entry, len(reqs))
 	ctx, cancel := bounded(ctx)
@@ -67,8 +67,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries 
 	return entries, err
 }
 
-// known returns what this Store knows of an entry. It finds out about one that was requested through
-// another Store, or whose Acquire has no answer. It returns nil if there is none.
+// known returns what this Store knows of an entry. It finds out about one that was requested
+// through another Store, or whose Acquire has no answer. It returns nil if there is none.
 func (s *Store) known(ctx context.Context, req driver.RenewRequest) (*entry, error) {
 	if err := s.check(ctx, req.Name); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (s *Store) known(ctx context.Context, req driver.RenewRequest) (*entry, err
 	return e, nil
 }
 
-// beginRenewal records that an entry may last until end from now on, and on which lease, and returns
-// the operation for that.
+// beginRenewal records that an entry may last until end from now on, and on which lease, and
+// returns the operation for that.
 func (s *Store) beginRenewal(r *renewal, end time.Time) clientv3.Op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *Store) beginRenewal(r *renewal, end time.Time) clientv3.Op {
 		[]clientv3.Op{clientv3.OpPut(r.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))}, nil)
 }
 
-// endRenewal returns what an entry is by the response to its operation. A hold stays one, and a place
-// waits as long as the entry before it is there; otherwise the queue tells.
+// endRenewal returns what an entry is by the response to its operation. A hold stays one, and a
+// place waits as long as the entry before it is there; otherwise the queue tells.
 func (s *Store) endRenewal(ctx context.Context, r *renewal) (is driver.Entry, err error) {
 	if r.own.err != nil {
 		return is, r.own.err
@@ -154,8 +154,8 @@ func (s *Store) endRenewal(ctx context.Context, r *renewal) (is driver.Entry, er
 	return is, nil
 }
 
-// look reads the queue of the name of an entry. It records what the entry is, and returns those ahead
-// of it as of a revision, which is 0 if there is no such entry.
+// look reads the queue of the name of an entry. It records what the entry is, and returns those
+// ahead of it as of a revision, which is 0 if there is no such entry.
 func (s *Store) look(ctx context.Context, e *entry) (ahead []*record, revision int64, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -40,8 +40,8 @@ func (s *Store) newCalls() batch.Queue[*call] {
 	}
 }
 
-// write has a transaction for a name sent with those of other goroutines. It is sent once, and again
-// only if it was certainly not applied.
+// write has a transaction for a name sent with those of other goroutines. It is sent once, and
+// again only if it was certainly not applied.
 func (s *Store) write(ctx context.Context, name string, conditions []clientv3.Cmp, then, otherwise []clientv3.Op) (*pb.TxnResponse, int64, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
 	err := s.calls.Do(ctx, c)
@@ -54,8 +54,8 @@ func (s *Store) write(ctx context.Context, name string, conditions []clientv3.Cm
 	return c.resp.GetResponseTxn(), c.revision, c.err
 }
 
-// sendCalls sends calls in as few requests as possible. A server refuses one that changes a key twice,
-// so calls for the same name follow each other.
+// sendCalls sends calls in as few requests as possible. A server refuses one that changes a key
+// twice, so calls for the same name follow each other.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,8 +114,8 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestBound)
 }
 
-// do sends a transaction. Reads are confirmed by a majority. They are repeated after most errors, and
-// writes if a member has turned them away.
+// do sends a transaction. Reads are confirmed by a majority. They are repeated after most errors,
+// and writes if a member has turned them away.
 func (s *Store) do(ctx context.Context, conditions []clientv3.Cmp, then, otherwise []clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	isRead := true
 	for _, op := range slices.Concat(then, otherwise) {
@@ -141,9 +141,9 @@ func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID, opts ...clie
 	return resp, err
 }
 
-// send makes a request, and makes it again at another member if one has turned it away. One that may
-// be repeated is also made again after other errors, and has 1, 2, 4 s and so on, or a third of the
-// time, since a member may not answer at all.
+// send makes a request, and makes it again at another member if one has turned it away. One that
+// may be repeated is also made again after other errors, and has 1, 2, 4 s and so on, or a third of
+// the time, since a member may not answer at all.
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	for try := 0; ; try++ {

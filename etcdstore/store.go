@@ -22,8 +22,8 @@ const DefaultPrefix = "holdfast/"
 
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
-	// Prefix is put in front of all keys. "" means [DefaultPrefix]. All programs that are to exclude
-	// each other need the same. It must have no control characters.
+	// Prefix is put in front of all keys. "" means [DefaultPrefix]. All programs that are to
+	// exclude each other need the same. It must have no control characters.
 	Prefix string
 }
 
@@ -76,8 +76,8 @@ func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key
 
 var _ driver.Notifier = (*Store)(nil)
 
-// New returns a store that uses a client of the caller. Nothing is dialed. The client must stay open
-// until the Store is closed; Close does not close it.
+// New returns a store that uses a client of the caller. Nothing is dialed. The client must stay
+// open until the Store is closed; Close does not close it.
 func New(client *clientv3.Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -123,8 +123,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices and the leases without an entry, for a second
-// at most, and closes the client if the store was opened from a URL.
+// Close implements [driver.Store]. It ends the notices and the leases without an entry, for a
+// second at most, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.closed

@@ -175,8 +175,8 @@ func TestOneMember(t *testing.T) {
 	}
 }
 
-// A request that arrives after the Release of its owner has no effect, and costs no other one, though
-// they share a lease.
+// A request that arrives after the Release of its owner has no effect, and costs no other one,
+// though they share a lease.
 func testLateRequest(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	arrive, arrived := make(chan struct{}), make(chan error, 1)
@@ -254,8 +254,8 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A transaction with the condition of a hold changes nothing when the hold is over: released, broken,
-// or kept.
+// A transaction with the condition of a hold changes nothing when the hold is over: released,
+// broken, or kept.
 func testFence(t *testing.T, member *servers.Etcd) {
 	s, other := open(t, member), open(t, member)
 	c := holdfast.New(s, nil)
@@ -480,8 +480,8 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A client whose request for the base of the tokens has failed asks again, and does not use its clock:
-// tokens of the others would be lower.
+// A client whose request for the base of the tokens has failed asks again, and does not use its
+// clock: tokens of the others would be lower.
 func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	s, fails := openObserved(t, member), true
 	other := New(s.client, &Options{Prefix: s.prefix})
@@ -527,8 +527,8 @@ func TestLeaseEndsDuringASuspend(t *testing.T) {
 	}
 }
 
-// A waiter that removes those ahead of it one by one, as they end, holds exactly when the queue says
-// so, for all mixtures of limits and all orders of ends.
+// A waiter that removes those ahead of it one by one, as they end, holds exactly when the queue
+// says so, for all mixtures of limits and all orders of ends.
 func TestRule(t *testing.T) {
 	limits := []int{0, 2, 3, driver.Shared}
 	const n = 5

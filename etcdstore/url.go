@@ -98,8 +98,8 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 type connectionKey struct{}
 
 // noteConnection keeps why the last request had no connection, nil if it had one. The client has
-// requests wait for a connection until their context ends, and then returns the error of the context
-// alone.
+// requests wait for a connection until their context ends, and then returns the error of the
+// context alone.
 func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		why := why

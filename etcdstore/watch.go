@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// watchDelay is the age at which a hold is watched: shorter holds need no watch. One that was broken
-// before is told then.
+// watchDelay is the age at which a hold is watched: shorter holds need no watch. One that was
+// broken before is told then.
 const watchDelay = 50 * time.Millisecond
 
-// watch begins the watch of an entry, which lasts until it is forgotten. The entries ahead of it are
-// as of a revision; the queue is read if that is 0.
+// watch begins the watch of an entry, which lasts until it is forgotten. The entries ahead of it
+// are as of a revision; the queue is read if that is 0.
 func (s *Store) watch(e *entry, ahead []*record, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +81,10 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 	}
 }
 
-// awaitEnd watches what an entry waits for, and returns when it has ended: those that are left of the
-// entries ahead, as of a revision, or 0 if the watch has ended; or that the entry itself has. An
-// exclusive place waits for all entries ahead of it, so it watches the last of them, and there is one
-// event for one place. Any other watches all entries of the name. A hold watches itself.
+// awaitEnd watches what an entry waits for, and returns when it has ended: those that are left of
+// the entries ahead, as of a revision, or 0 if the watch has ended; or that the entry itself has.
+// An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
+// is one event for one place. Any other watches all entries of the name. A hold watches itself.
 func (s *Store) awaitEnd(
 	ctx context.Context, e *entry, isHeld bool, ahead []*record, revision int64,
 ) (left []*record, seen int64, ended bool) {

@@ -6,10 +6,10 @@
 // Exclusion among all processes of one host that open the same folder, of different users and in
 // different containers too if they share it.
 //
-// Order: those that wait for a name get it in the order in which they came, over all processes. A
-// process that waits near the front is told of its turn at once; one behind the sixteenth place
-// looks every 10 ms for each place before it, which costs nobody a turn: it is woken when it comes
-// near. So does every place on a system that has no room for one more watch. Shared and limited
+// Order: the waiters of a name get it in the order in which they came, over all processes. The
+// first sixteen are notified of their turn at once. A waiter behind them looks every 10 ms for each
+// place before it. It keeps its turn, since it is notified when it comes near. On a system that has
+// no room for one more watch, every waiter looks so. Shared and limited
 // locks, places and keeps follow the rule of package driver.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
@@ -49,8 +49,8 @@
 //
 // Deleting files: without its own file, or that of the session of its holder, a lock is free, and
 // the tokens of that name go on rising. Without the file of its kernel lock, they go on from the
-// time of day, and those who use the file go on for a moment as if it were there. A program that
-// cleans up /tmp by age must leave the folder alone.
+// time of day, and requests that use the file go on for a moment as if it were there. A program
+// that cleans up /tmp by age must leave the folder alone.
 //
 // A file that the store has not written is an error, [driver.ErrCorrupt], that names the file.
 // Other names are not affected.

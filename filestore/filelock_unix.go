@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// openFlags keep a pipe that somebody has put into the folder from holding up whoever opens it.
+	// openFlags keep an open from waiting for the other end of a pipe that was put into the folder.
 	openFlags = syscall.O_NONBLOCK
 
 	// clockStep is the step of the clock, by which each end is later.

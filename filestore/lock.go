@@ -27,7 +27,7 @@ func lockOf(file string) int {
 }
 
 // A kernelLock is one of the kernel locks, as this Store uses it. It is a lock on a file, which
-// also has the counter of the tokens. Who has its turn in the Store uses it.
+// also has the counter of the tokens. The request that has its turn in the Store uses it.
 type kernelLock struct {
 	folder  *folder
 	number  int
@@ -38,7 +38,7 @@ type kernelLock struct {
 
 func (l *kernelLock) name() string { return fmt.Sprintf(".lock-%02d", l.number) }
 
-// spare returns the name of the spare file of those who have the lock.
+// spare returns the name of the spare file. The holder of the lock uses it.
 func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
 
 // lock takes the lock.
@@ -49,8 +49,8 @@ func (l *kernelLock) lock(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		// While a wait goes on, its goroutine alone takes the lock and gives it back: the open file,
-		// which all of them use, would get it again at once.
+		// While a wait goes on, its goroutine alone takes the lock and gives it back: the open
+		// file, which all of them use, would get it again at once.
 		if err = errLocked; l.granted == nil {
 			err = setLock(l.file, exclusive)
 		}

@@ -40,7 +40,8 @@ type header struct {
 }
 
 // entryData is what the file has of an entry beside what the rule knows. The Owner of an entry is
-// the SHA-256 of the secret, so that who may read the folder cannot release the holds of others.
+// the SHA-256 of the secret, so that the right to read the folder is no right to release the holds
+// in it.
 type entryData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it

@@ -73,8 +73,8 @@ const (
 	// idleTime is half of the time after which a watcher without entries is closed, at least.
 	idleTime = 500 * time.Millisecond
 
-	// maxBefore is how many sessions a Store looks at for an entry. The death of one of the others
-	// is found by whoever makes a request.
+	// maxBefore is how many sessions a Store looks at for an entry. The next
+	// request for the name finds the death of one of the others.
 	maxBefore = 32
 
 	// maxNotices is the size at which the file is cut.
@@ -135,7 +135,7 @@ func (f *folder) makeSession() (*session, error) {
 }
 
 // isAlive reports whether the process of a session may be alive. It uses a shared lock, so that two
-// who look at the same time do not take each other for the process.
+// looks at the same time do not take each other for the process.
 func (f *folder) isAlive(id string) bool {
 	if own := f.session.Load(); own != nil && own.id == id {
 		return true

@@ -44,8 +44,8 @@ func waiting(t *testing.T, s *Store, req driver.Request) driver.Request {
 	return req
 }
 
-// The first waiter is told of the death of the holder, the owner of a hold that it was broken, and
-// those far behind of their turn, in other processes too.
+// The death of a holder leads to a notice for the first waiter, a Break to one for the owner of the
+// hold, and the turn of a waiter far behind to one for it, in other processes too.
 func TestTold(t *testing.T) {
 	const limit = 500 * time.Millisecond // 100 ms on a machine that has nothing else to do
 	dir := t.TempDir()
@@ -80,8 +80,8 @@ func TestTold(t *testing.T) {
 	within(t, "the turn of one far behind", limit, notices)
 }
 
-// A waiter is told of the end of one of several holds, of the death of one of several processes,
-// and that a waiter before it has given up or died.
+// The end of one of several holds leads to a notice for the first waiter. So does the death of one
+// of several processes, and the end of a waiter before it.
 func TestToldOfOneOfSeveral(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	dir := t.TempDir()

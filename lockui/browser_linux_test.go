@@ -459,8 +459,8 @@ func (b *browser) setDark(dark bool) {
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// checkFaults fails the test if there was an exception or an error on the console, except those that
-// contain the given text, and leaves the page.
+// checkFaults fails the test if there was an exception or an error on the console, except those
+// that contain the given text, and leaves the page.
 func (b *browser) checkFaults(except string) {
 	b.t.Helper()
 	b.open("about:blank")

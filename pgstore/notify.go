@@ -192,8 +192,8 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// receive passes on a notification. Every user of the database can send one, so it is no more than a
-// reason to look: an unknown tag is ignored, and so is a number that is no token.
+// receive passes on a notification. Every user of the database can send one, so it is no more than
+// a reason to look: an unknown tag is ignored, and so is a number that is no token.
 func (l *listener) receive(payload string) {
 	tag, number, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)

@@ -11,20 +11,21 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// shortPause is how much longer than a majority a node may take to decide a vote. It is the least upper
-// bound of the pause after one without a winner, and longPause the greatest: a single attempt of package
-// holdfast waits as long.
+// shortPause is how much longer than a majority a node may take to decide a vote. It is the least
+// upper bound of the pause after one without a winner, and longPause the greatest: a single attempt
+// of package holdfast waits as long.
 const (
 	shortPause = 2 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 )
 
-// Acquire implements [driver.Store]: one vote. It returns as soon as the votes decide it. A grant that
-// comes later makes the hold stronger, or is released again. Grants of an attempt that has failed are
-// released before Acquire returns, as far as the nodes confirm it in time. The package comment shows
-// which error that is.
+// Acquire implements [driver.Store]: one vote. It returns as soon as the votes decide it. A grant
+// that comes later makes the hold stronger, or is released again. Grants of an attempt that has
+// failed are released before Acquire returns, as far as the nodes confirm it in time. The package
+// comment shows which error that is.
 //
-// An attempt that a majority may have granted, by nodes without a reply, is left as it is: Renew tells.
+// An attempt that a majority may have granted, by nodes without a reply, is left as it is: Renew
+// tells.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	var none driver.Result
 	if err := s.checkUsable(ctx); err != nil {
@@ -119,7 +120,8 @@ func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
 
 // isHold reports whether what refuses an attempt is certainly one hold. Two owners with one public
 // holder can be granted the same token on different nodes, for a moment, and then look like one
-// hold. A hold with the public holder of this owner therefore counts only if a second look finds it.
+// hold. A hold with the public holder of this owner therefore counts only if a second look finds
+// it.
 func (s *Store) isHold(ctx context.Context, req *driver.Request, rec driver.Record) bool {
 	if rec.Holder != req.Holder {
 		return true
@@ -128,8 +130,8 @@ func (s *Store) isHold(ctx context.Context, req *driver.Request, rec driver.Reco
 	return err == nil && len(again) > 0 && sameHold(rec, again[0])
 }
 
-// failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied if
-// the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
+// failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied
+// if the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
 func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, took time.Duration) error {
 	e := b.err(string(outcome))
 	without, refused := t.without()
@@ -173,8 +175,8 @@ func (s *Store) floorFor(least int64) int64 {
 	return min(max(least, time.Now().UnixMicro()+floorSlack+s.clockLead), driver.MaxToken)
 }
 
-// learnLead makes the next floors higher than the greatest token of a vote in which the nodes did not
-// agree.
+// learnLead makes the next floors higher than the greatest token of a vote in which the nodes did
+// not agree.
 func (s *Store) learnLead(greatest int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

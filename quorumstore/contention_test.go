@@ -66,8 +66,8 @@ func TestSplitVoteIsResolved(t *testing.T) {
 	}
 }
 
-// Answers that are lost on a majority are an error that leaves it open: Renew tells that the name is
-// held, and nothing stays locked.
+// Answers that are lost on a majority are an error that leaves it open: Renew tells that the name
+// is held, and nothing stays locked.
 func TestLostReplies(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()
@@ -140,8 +140,8 @@ func TestUndoneIsLost(t *testing.T) {
 	})
 }
 
-// A wait that ends in a crowd, on nodes that answer, ends with ErrHeld, however often the votes of the
-// contenders have no winner.
+// A wait that ends in a crowd, on nodes that answer, ends with ErrHeld, however often the votes of
+// the contenders have no winner.
 func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		for _, s := range c {

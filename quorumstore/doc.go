@@ -22,33 +22,33 @@
 // checked exhaustively, together with the variants that do not work (the greatest of counters;
 // writing it back to nodes that still hold; nodes that forget), by the tests of this package.
 //
-// What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be forgotten,
-// since one node that forgets a hold can be one too many. Each node must be one that all clients reach:
-// a file on each host is no node that the hosts share.
+// What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be
+// forgotten, since one node that forgets a hold can be one too many. Each node must be one that all
+// clients reach: a file on each host is no node that the hosts share.
 //
 // A quorum has no Queue: nodes get the requests in different orders, and would admit different
-// owners. Its waiters have no places at the nodes, and get no notices: they try again after pauses of
-// up to 250 ms (holdfast.Backoff).
+// owners. Its waiters have no places at the nodes, and get no notices: they try again after pauses
+// of up to 250 ms (holdfast.Backoff).
 //
 // Shared and limited holds are not supported, also if all nodes support them. N nodes that each
 // admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
-// nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared holds
-// get different tokens on different nodes if their requests cross, and would be released and
+// nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared
+// holds get different tokens on different nodes if their requests cross, and would be released and
 // requested again for as long as readers keep coming.
 //
 // An attempt is one vote. If a majority tells one hold in its way, the name is held. If there is no
-// winner, the attempt is released, and the error is a [driver.RetryError] with a short random time: the
-// attempt of a new owner may have a majority. If so many nodes refuse it that the others are no
-// majority, it ends at once; nodes that hang are waited for, up to Options.Timeout. If nodes that cannot
-// serve now would make a majority, the error is a RetryError with the time after which they will. Any
-// error lists the reply of each node. It matches [driver.ErrNotApplied] only if no majority can have
-// granted the attempt. Nodes that do not answer are never taken for "held".
+// winner, the attempt is released, and the error is a [driver.RetryError] with a short random time:
+// the attempt of a new owner may have a majority. If so many nodes refuse it that the others are no
+// majority, it ends at once; nodes that hang are waited for, up to Options.Timeout. If nodes that
+// cannot serve now would make a majority, the error is a RetryError with the time after which they
+// will. Any error lists the reply of each node. It matches [driver.ErrNotApplied] only if no
+// majority can have granted the attempt. Nodes that do not answer are never taken for "held".
 //
 // # What can go wrong
 //
 // Clocks that run at different rates. A hold counts on a node's TTL to run out no sooner than the
-// holder's own. Clocks that differ do no harm; one that runs faster by more than 1%, or steps while it
-// is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
+// holder's own. Clocks that differ do no harm; one that runs faster by more than 1%, or steps while
+// it is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
 //
 // A clock that is wrong by more than a day. A node refuses the token that a client proposes if it
 // is more than [driver.MaxLead] above the node's clock, so that one client cannot use up the tokens
@@ -81,19 +81,21 @@
 //
 // A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
 // executed later, after the release that undoes it. That release is therefore sent again, as one
-// that was not confirmed is, until the TTL is over. An acquisition that comes later still keeps its part
-// of the name until the TTL, and if that happens at a majority of the nodes, the name is taken as long.
+// that was not confirmed is, until the TTL is over. An acquisition that comes later still keeps its
+// part of the name until the TTL, and if that happens at a majority of the nodes, the name is taken
+// as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
-// worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and the
-// table and the advisory locks of one PostgreSQL server, are not noticed: list each server once.
+// worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and
+// the table and the advisory locks of one PostgreSQL server, are not noticed: list each server
+// once.
 //
 // # Server set-up
 //
-// Three or five nodes that fail independently: on different machines, without replication among them.
-// An even number is allowed and bears no more losses than the odd one below it. One is allowed and adds
-// nothing. All clients must use the same nodes; to exchange one, stop all clients, or wait for the
-// greatest TTL without any.
+// Three or five nodes that fail independently: on different machines, without replication among
+// them. An even number is allowed and bears no more losses than the odd one below it. One is
+// allowed and adds nothing. All clients must use the same nodes; to exchange one, stop all clients,
+// or wait for the greatest TTL without any.
 //
 // A node must not let the floor that is requested for one name raise the tokens of others (memstore
 // and redisstore do not), or clients that take many names at once see the nodes disagree, and need

@@ -11,8 +11,8 @@ import (
 )
 
 // An entry is what this Store knows of an owner of a name. It exists from the first request of the
-// owner until nothing is pending for it, and it is released or its time is over. Store.mu guards its
-// fields, except those of its parts.
+// owner until nothing is pending for it, and it is released or its time is over. Store.mu guards
+// its fields, except those of its parts.
 type entry struct {
 	key      [2]string // of Store.entries
 	expiry   time.Time // when the last node has dropped it, if its requests have arrived in time
@@ -22,8 +22,8 @@ type entry struct {
 	parts    []part    // by node
 }
 
-// A part is what a node may have of an entry. An owner has one Acquire, so that a request which is late
-// can end nothing but its own part.
+// A part is what a node may have of an entry. An owner has one Acquire, so that a request which is
+// late can end nothing but its own part.
 type part struct {
 	acquired chan struct{} // closed when the Acquire has ended; nil without one
 
@@ -38,8 +38,8 @@ var errOwner = errors.New("the owner has an entry already")
 // unknownTime is how long a release of an owner that this Store does not know is sent again.
 const unknownTime = time.Minute
 
-// newEntry records an entry of an owner. When there are twice as many as were left the last time, it
-// removes those that are over. The caller holds s.mu.
+// newEntry records an entry of an owner. When there are twice as many as were left the last time,
+// it removes those that are over. The caller holds s.mu.
 func (s *Store) newEntry(key [2]string, ttl time.Duration) *entry {
 	now := time.Now()
 	if len(s.entries) >= s.most {
@@ -69,8 +69,8 @@ func (s *Store) done(e *entry, n *node) {
 	}
 }
 
-// beginAcquire records the entry of a new owner, and completes its request. The request goes to each
-// node before any Release.
+// beginAcquire records the entry of a new owner, and completes its request. The request goes to
+// each node before any Release.
 func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 // majority. To keep the name, a majority must have confirmed it. In all other cases it returns an
 // error with the replies.
 //
-// A release that a node does not confirm is sent again in the background, until it is confirmed or the
-// TTL of the hold is over.
+// A release that a node does not confirm is sent again in the background, until it is confirmed or
+// the TTL of the hold is over.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
@@ -144,8 +144,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return false, b.err("not confirmed")
 }
 
-// release ends the entry of an owner at all nodes. From then on it is Lost. The name stays taken until
-// keep, if that is not zero.
+// release ends the entry of an owner at all nodes. From then on it is Lost. The name stays taken
+// until keep, if that is not zero.
 func (s *Store) release(ctx context.Context, key [2]string, keep time.Time) *ballot[bool] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,10 +159,10 @@ func (s *Store) release(ctx context.Context, key [2]string, keep time.Time) *bal
 	return ask(s, func(n *node, reply func(bool, error)) { s.releaseAt(ctx, e, n, keep, number, reply) })
 }
 
-// releaseAt ends the part of an entry at a node, after its Acquire has ended there, and replies. A release
-// that the node has not confirmed, or that has found nothing where the Acquire may still arrive, it
-// sends again, after pauses that grow, until the entry must be over, or another release takes over. When
-// the Store is closed, it does so once more.
+// releaseAt ends the part of an entry at a node, after its Acquire has ended there, and replies. A
+// release that the node has not confirmed, or that has found nothing where the Acquire may still
+// arrive, it sends again, after pauses that grow, until the entry must be over, or another release
+// takes over. When the Store is closed, it does so once more.
 func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time, number int, reply func(bool, error)) {
 	defer s.done(e, n)
 	p := &e.parts[n.index]

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// The clocks of five nodes are up to ten seconds apart and are set at times, requests and answers take
-// their time, and holders are paused beyond their TTL and come back. Tokens are unique and rise in the
-// order of the grants, and once a client has learnt how far the clocks are ahead, most grants take one
-// round trip.
+// The clocks of five nodes are up to ten seconds apart and are set at times, requests and answers
+// take their time, and holders are paused beyond their TTL and come back. Tokens are unique and
+// rise in the order of the grants, and once a client has learnt how far the clocks are ahead, most
+// grants take one round trip.
 func TestTokensWithClocksApart(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c cluster) {
 		for i, s := range c {

@@ -39,9 +39,9 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // not return earlier, so that none of its requests is still in flight to a node, where it might end
 // the successor's part.
 //
-// Each node compares a token with its own. Break returns the hold if so many nodes ended one that the
-// others are no majority, and none if so many nodes had none. What a node granted to the same owner under
-// another token stays until the next renewal or the TTL.
+// Each node compares a token with its own. Break returns the hold if so many nodes ended one that
+// the others are no majority, and none if so many nodes had none. What a node granted to the same
+// owner under another token stays until the next renewal or the TTL.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func readList(ctx context.Context, n *node, prefix string) (list []driver.Record
 }
 
 // majorityHold returns the hold that a majority of the nodes has, or none, given the records of the
-// name from the nodes and the number of the others, which are unknown. If these leave it open, clear
-// is false.
+// name from the nodes and the number of the others, which are unknown. If these leave it open,
+// clear is false.
 func (s *Store) majorityHold(records []driver.Record, unknown int) (hold []driver.Record, clear bool) {
 	group := largestGroup(records)
 	if len(group) >= s.need {

@@ -184,7 +184,8 @@ func (s *Store) entryCount() int {
 	return len(s.entries)
 }
 
-// One node that hangs and one that is dead, of five, cost nothing: each operation takes one round trip.
+// One node that hangs and one that is dead, of five, cost nothing: each operation takes one round
+// trip.
 func TestMinorityCostsNothing(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c cluster) {
 		for _, s := range c {
@@ -227,8 +228,8 @@ func TestMinorityCostsNothing(t *testing.T) {
 	})
 }
 
-// A release that keeps the name and is sent again to a node, since it or its reply was lost, keeps it
-// there until the same moment, and not from then on.
+// A release that keeps the name and is sent again to a node, since it or its reply was lost, keeps
+// it there until the same moment, and not from then on.
 func TestKeepOverAResend(t *testing.T) {
 	for what, fault := range map[string]faultstore.Fault{"request": faultstore.Refuse, "reply": faultstore.LoseReply} {
 		t.Run(what, func(t *testing.T) {
@@ -263,8 +264,8 @@ func TestKeepOverAResend(t *testing.T) {
 	}
 }
 
-// Nodes outside the majority that has agreed on the token may have granted another one. Their parts are
-// of the same hold: it lasts as long as a majority of all nodes has a part of it.
+// Nodes outside the majority that has agreed on the token may have granted another one. Their parts
+// are of the same hold: it lasts as long as a majority of all nodes has a part of it.
 func TestMinorityWithAnotherToken(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c cluster) {
 		c[3].step(5 * time.Second)

@@ -64,8 +64,8 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask has a goroutine for each node make a request, and reply. The first reply counts; the request goes
-// on at a node whose reply nobody waits for.
+// ask has a goroutine for each node make a request, and reply. The first reply counts; the request
+// goes on at a node whose reply nobody waits for.
 func ask[T any](s *Store, request func(n *node, reply func(T, error))) *ballot[T] {
 	b := &ballot[T]{s: s, values: make([]T, len(s.nodes)), errs: make([]error, len(s.nodes)), replies: make(chan reply[T], len(s.nodes))}
 	for i, n := range s.nodes {
@@ -83,8 +83,8 @@ func ask[T any](s *Store, request func(n *node, reply func(T, error))) *ballot[T
 	return b
 }
 
-// count waits for the replies, and yields the index of the node after each of them, until the timeout
-// or the deadline of ctx. It ignores a cancellation before.
+// count waits for the replies, and yields the index of the node after each of them, until the
+// timeout or the deadline of ctx. It ignores a cancellation before.
 func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		b.end = time.Now().Add(timeout)

@@ -100,8 +100,9 @@ func (s *server) holds() int {
 	return n
 }
 
-// An acquisition that a node executes late, when its owner has given up and others have followed, ends
-// nothing but its own: neither it nor the release that undoes it touches the hold of another owner.
+// An acquisition that a node executes late, when its owner has given up and others have followed,
+// ends nothing but its own: neither it nor the release that undoes it touches the hold of another
+// owner.
 func TestLateAcquisitionEndsNothingElse(t *testing.T) {
 	for _, free := range []bool{false, true} { // whether the name is free at that node then
 		t.Run(fmt.Sprint("free ", free), func(t *testing.T) {

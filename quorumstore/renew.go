@@ -17,15 +17,17 @@ type renewal struct {
 	open  int          // how many nodes have not replied about it
 }
 
-// Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held if a
-// majority of the nodes says so under one and the same token, and Lost if so many do not that no
-// majority can; the rest of it is then released. Else it is unknown, and the error has the replies.
+// Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
+// if a majority of the nodes says so under one and the same token, and Lost if so many do not that
+// no majority can; the rest of it is then released. Else it is unknown, and the error has the
+// replies.
 //
-// An owner has one entry at a node, which is this one. So the nodes are not asked for the token: one
-// outside the majority that has agreed on it may have granted another, and its part counts, too.
+// An owner has one entry at a node, which is this one. So the nodes are not asked for the token:
+// one outside the majority that has agreed on it may have granted another, and its part counts,
+// too.
 //
-// An entry whose Acquire had no answer is Lost, too, if a majority replies, and not that it is Held: the
-// nodes that hang may leave that open for long.
+// An entry whose Acquire had no answer is Lost, too, if a majority replies, and not that it is
+// Held: the nodes that hang may leave that open for long.
 //
 // A node that has lost a hold does not get it back: see the package comment.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
@@ -72,8 +74,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, b.err("no majority confirmed an entry")
 }
 
-// renewals returns the entries to be decided, and the batch of requests to each node. Those that are
-// lost already it puts into entries.
+// renewals returns the entries to be decided, and the batch of requests to each node. Those that
+// are lost already it puts into entries.
 func (s *Store) renewals(
 	reqs []driver.RenewRequest, entries []driver.Entry,
 ) (renewals []renewal, batch []driver.RenewRequest) {
@@ -93,8 +95,8 @@ func (s *Store) renewals(
 	return renewals, batch
 }
 
-// decide counts the votes on the request with an index in the batch. A Held under whatever token counts
-// for the one that a majority has granted.
+// decide counts the votes on the request with an index in the batch. A Held under whatever token
+// counts for the one that a majority has granted.
 func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	tokens := make([]int64, 0, 16)
 	r.open = 0

@@ -89,8 +89,8 @@ func (s *Store) minority() int { return len(s.nodes) - s.need }
 // nodes.
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
-// combineGuarantees returns the guarantees of a quorum: what all nodes claim. A hold need not be on more
-// than a majority of them, so that one node which forgets it is enough to admit another owner.
+// combineGuarantees returns the guarantees of a quorum: what all nodes claim. A hold need not be on
+// more than a majority of them, so that one node which forgets it is enough to admit another owner.
 func combineGuarantees(nodes []driver.Store) driver.Guarantees {
 	g := nodes[0].Guarantees()
 	g.Store, g.Queue, g.Limits, g.Tokens = "quorum", false, false, 0
@@ -123,11 +123,12 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	}
 }
 
-// silentShare is the part of the Timeout for which Close waits for a node that hangs, most likely. A
-// program that takes a lock for a moment would spend most of its time on it.
+// silentShare is the part of the Timeout for which Close waits for a node that hangs, most likely.
+// A program that takes a lock for a moment would spend most of its time on it.
 const silentShare = 100
 
-// isBusy reports whether Close, which has waited for so long, waits on for acquisitions and releases.
+// isBusy reports whether Close, which has waited for so long, waits on for acquisitions and
+// releases.
 func (s *Store) isBusy(waited time.Duration) bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool {
 		limit := s.timeout
@@ -138,9 +139,9 @@ func (s *Store) isBusy(waited time.Duration) bool {
 	})
 }
 
-// Close implements [driver.Store]. It waits for acquisitions and releases under way, up to the Timeout,
-// and for a hundredth of it at nodes that have not replied yet or any more. It closes the nodes only if
-// Options.CloseStores is set.
+// Close implements [driver.Store]. It waits for acquisitions and releases under way, up to the
+// Timeout, and for a hundredth of it at nodes that have not replied yet or any more. It closes the
+// nodes only if Options.CloseStores is set.
 func (s *Store) Close() (err error) {
 	s.closeOnce.Do(func() { err = s.close() })
 	return err

@@ -16,8 +16,8 @@ type tally struct {
 	need   int  // how many nodes are a majority
 	fenced bool // tokens must agree
 
-	// The votes, by node. Without an error, the node has granted the attempt, or tells the hold in its
-	// way.
+	// The votes, by node. Without an error, the node has granted the attempt, or tells the hold in
+	// its way.
 	results []driver.Result
 	errs    []error
 }

@@ -50,8 +50,8 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	return New(nodes, o), nil
 }
 
-// openNode opens a node, unless one with this URL is among those seen. It never quotes the URL, which
-// may contain a password.
+// openNode opens a node, unless one with this URL is among those seen. It never quotes the URL,
+// which may contain a password.
 func openNode(ctx context.Context, raw string, seen map[string]bool) (driver.Store, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

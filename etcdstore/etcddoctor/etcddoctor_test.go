@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A cluster that is well has no warning, beside that of an old release; one with a member down, with
-// an alarm, or with the address of another cluster, has.
+// A cluster that is well has no warning, beside that of an old release; one with a member down,
+// with an alarm, or with the address of another cluster, has.
 func TestExamine(t *testing.T) {
 	members := servers.StartEtcdCluster(t, 3)
 	examine := func(addrs ...string) map[string]doctor.Finding {

@@ -19,7 +19,7 @@ var wrappers = []struct{ name, prefix string }{
 	{"holdfast run", "holdfast run x --"},
 }
 
-// comparisonRows are what a command, or who starts it, can notice: a script for bash that prints it.
+// comparisonRows are what a command, or its parent, can notice: a script for bash that prints it.
 // Where it differs between a direct start and holdfast, there is a reason.
 var comparisonRows = []struct{ name, script, reason string }{
 	{"exit code 7", `$W sh -c 'exit 7'; echo $?`, ""},
@@ -144,7 +144,8 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// runWrapped runs the script of a row in a folder of its own, and returns what it prints on one line.
+// runWrapped runs the script of a row in a folder of its own, and returns what it prints on one
+// line.
 func runWrapped(t *testing.T, prefix, script string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ const referencePath = "../../docs/cli.md"
 
 var updateReference = flag.Bool("update", false, "write the synopses of "+referencePath+" anew")
 
-// TestReferenceSynopses checks that the manual has the usage, flags, defaults and exit codes that the
-// program has. The help is made from the same definitions.
+// TestReferenceSynopses checks that the manual has the usage, flags, defaults and exit codes that
+// the program has. The help is made from the same definitions.
 func TestReferenceSynopses(t *testing.T) {
 	const end = "<!-- end of synopsis -->\n"
 	text := readReference(t)
@@ -76,8 +76,8 @@ func synopsisOf(cmd, run *cobra.Command) string {
 	return synopsis
 }
 
-// TestReferenceIsWhole checks that flags of all commands, and those of run in other commands, are in
-// the manual.
+// TestReferenceIsWhole checks that flags of all commands, and those of run in other commands, are
+// in the manual.
 func TestReferenceIsWhole(t *testing.T) {
 	text := readReference(t)
 	for _, cmd := range documentedCommands(newRoot(nil)) {

@@ -85,10 +85,10 @@ func (r *runCommand) runUnderLock(
 	return sup.Run(command, lock)
 }
 
-// extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A lock
-// that was waited for in the queue of a store has a lease of some seconds until its first renewal:
-// the command, which --kill-after may have end seconds before that, would not be started. Without an
-// answer the rest of the lease decides.
+// extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A
+// lock that was waited for in the queue of a store has a lease of some seconds until its first
+// renewal: the command, which --kill-after may have end seconds before that, would not be started.
+// Without an answer the rest of the lease decides.
 func (r *runCommand) extendShortLease(ctx context.Context, lock *holdfast.Lock) {
 	full := r.ttl
 	if r.maxHold > 0 {

@@ -41,8 +41,8 @@ func (c *cli) acquireLock(
 }
 
 // underCI reports whether a service for continuous integration runs this process. Such services set
-// CI to true or to a name. A wait without output looks like a hang there. cron sets no such variable,
-// and mails what is on standard error even of a wait that ends well.
+// CI to true or to a name. A wait without output looks like a hang there. cron sets no such
+// variable, and mails what is on standard error even of a wait that ends well.
 func underCI() bool {
 	switch os.Getenv("CI") {
 	case "", "0", "false":

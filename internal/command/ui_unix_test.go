@@ -20,8 +20,9 @@ import (
 	"time"
 )
 
-// TestUI is the page of the command: over several stores, one of which does not answer, with a token
-// and breaks. No secret of a URL or of the token is shown, and the page ends with open connections.
+// TestUI is the page of the command: over several stores, one of which does not answer, with a
+// token and breaks. No secret of a URL or of the token is shown, and the page ends with open
+// connections.
 func TestUI(t *testing.T) {
 	acceptSignals()
 	url, client := newStore(t)

@@ -87,8 +87,8 @@ func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string
 // lookInterval is the time from one look to the next.
 const lookInterval = 250 * time.Millisecond
 
-// lookUntilFree looks at the lock until nobody holds it. It goes on while the store does not answer,
-// for --max-outage, but not if the first request is refused.
+// lookUntilFree looks at the lock until nobody holds it. It goes on while the store does not
+// answer, for --max-outage, but not if the first request is refused.
 func (c *cli) lookUntilFree(ctx context.Context, client *holdfast.Client, name string) error {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()

@@ -16,9 +16,9 @@ var defaultPorts = map[string]string{
 	"postgres+advisory": "5432",
 }
 
-// Detour starts a proxy to each server in the URL of a store, and returns them with a URL that leads
-// through them. If there is no such server, or the connection is encrypted, there are no proxies
-// and the URL is unchanged.
+// Detour starts a proxy to each server in the URL of a store, and returns them with a URL that
+// leads through them. If there is no such server, or the connection is encrypted, there are no
+// proxies and the URL is unchanged.
 func Detour(store string) (string, []*Proxy, error) {
 	u, err := url.Parse(store)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 
 // A Fault is called in place of a store's method, and determines the outcome. It may call apply, to
 // let the store carry out the call, also twice or after it has returned. It returns the error that
-// the caller receives instead of the result, or nil for the result. That of a notice does not block,
-// and its error is dropped.
+// the caller receives instead of the result, or nil for the result. That of a notice does not
+// block, and its error is dropped.
 type Fault func(ctx context.Context, op Op, apply func()) error
 
 // Errors of the faults below.
@@ -121,8 +121,8 @@ func (s *Store) count(op Op) Fault {
 	return s.faults[op]
 }
 
-// call makes a call with the fault that is set for it. When the fault calls apply, the store carries
-// the call out even if ctx has ended: it represents a request that was sent before.
+// call makes a call with the fault that is set for it. When the fault calls apply, the store
+// carries the call out even if ctx has ended: it represents a request that was sent before.
 func call[T any](s *Store, ctx context.Context, op Op, send func(context.Context) (T, error)) (T, error) {
 	fault := s.count(op)
 	if fault == nil {

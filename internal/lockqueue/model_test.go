@@ -760,7 +760,8 @@ func (m *model) check(s *state) string {
 	return ""
 }
 
-// everyWaitEnds plays on without losses: live clients release what they hold, and look at each tick.
+// everyWaitEnds plays on without losses: live clients release what they hold, and look at each
+// tick.
 func (m *model) everyWaitEnds(s state) bool {
 	for range 6 {
 		for busy := true; busy; {

@@ -85,8 +85,8 @@ func (s *listedStore) List(context.Context, string) iter.Seq2[driver.Record, err
 	}
 }
 
-// The holds of one name are one lock, in their order but for a live one in front, and only the first
-// shows how many wait.
+// The holds of one name are one lock, in their order but for a live one in front, and only the
+// first shows how many wait.
 func TestHoldsOfOneNameAreOneLock(t *testing.T) {
 	client := holdfast.New(&listedStore{memstore.New(), []driver.Record{
 		{Name: "b", Token: 1, Kept: true, Waiting: 3}, {Name: "b", Token: 2, Kept: true, Waiting: 3},

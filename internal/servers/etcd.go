@@ -114,7 +114,8 @@ func newEtcd(tb TB, i int) *Etcd {
 	}
 }
 
-// run starts the member of a cluster. It does not wait for it: a member serves when a majority runs.
+// run starts the member of a cluster. It does not wait for it: a member serves when a majority
+// runs.
 func (e *Etcd) run(cluster []*Etcd, args []string) {
 	e.cluster = cluster
 	var list []string

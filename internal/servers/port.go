@@ -29,8 +29,8 @@ var ports struct {
 	first, last int          // of the block, and the one that was taken last
 }
 
-// freePort returns the port that was taken the longest ago and has no listener, neither on it nor on
-// the port of its bus.
+// freePort returns the port that was taken the longest ago and has no listener, neither on it nor
+// on the port of its bus.
 func freePort(tb TB) int {
 	tb.Helper()
 	ports.Lock()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// clockCode is put in the vDSO of a process, in place of its functions: each asks by a system call, and
-// adds the seconds that follow it to the wall clock. Each is filled up to a multiple of 8.
+// clockCode is put in the vDSO of a process, in place of its functions: each asks by a system call,
+// and adds the seconds that follow it to the wall clock. Each is filled up to a multiple of 8.
 var clockCode = map[string][]byte{
 	"__vdso_clock_gettime": {
 		0xb8, 0xe4, 0, 0, 0, // mov eax, SYS_clock_gettime
@@ -50,8 +50,8 @@ var clockCode = map[string][]byte{
 }
 
 // SetWallClock sets the difference between the wall clock of the process and the system's clock, in
-// whole seconds, from now on. It suits programs that read the clock by the vDSO alone, as those in Go
-// and Redis do. The other clocks are left alone.
+// whole seconds, from now on. It suits programs that read the clock by the vDSO alone, as those in
+// Go and Redis do. The other clocks are left alone.
 func (s *Process) SetWallClock(offset time.Duration) {
 	s.tb.Helper()
 	if err := s.setWallClock(offset); err != nil {
@@ -99,8 +99,8 @@ func (s *Process) setWallClock(offset time.Duration) error {
 	return nil
 }
 
-// stopOutside stops the process while no thread is about to run what a jump overwrites: it would go on
-// in the middle of the jump.
+// stopOutside stops the process while no thread is about to run what a jump overwrites: it would go
+// on in the middle of the jump.
 func (s *Process) stopOutside(begin int64, symbols []elf.Symbol) error {
 	for {
 		s.sendSignal(syscall.SIGSTOP)

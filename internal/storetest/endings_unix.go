@@ -184,8 +184,8 @@ func Endings(t *testing.T, s *Store) {
 	}
 }
 
-// run makes a round. The error of the recipe must match what is wanted, and the next holder must not
-// be too early.
+// run makes a round. The error of the recipe must match what is wanted, and the next holder must
+// not be too early.
 func (r *round) run(t *testing.T, e *ending, run recipe, want []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	storetest.Main(m, map[string]storetest.Role{"slots": roleSlots})
 }
 
-// All slots of processes that are killed come back: one that waits for all of them gets the lock. There
-// are TEST_HOLDERS slots in use, 80 if it is not set, by four processes.
+// All slots of processes that are killed come back: one that waits for all of them gets the lock.
+// There are TEST_HOLDERS slots in use, 80 if it is not set, by four processes.
 func TestKilledHolders(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv("TEST_HOLDERS"))
 	if err != nil {

@@ -119,7 +119,7 @@ func descends(pid, root int, parents map[int]int) bool {
 // more.
 func (t *processTree) hasOrphans() bool { return len(t.children()) > 0 }
 
-// hasEnded returns false: who has ended is not in the list of processes.
+// hasEnded returns false: the list of processes has none that has ended.
 func hasEnded(int) bool { return false }
 
 // signalBelow does nothing: children returns all descendants.

@@ -99,7 +99,8 @@ func (s *setting) counts(t *testing.T) map[string]float64 {
 	return values
 }
 
-// Each metric counts what it is named after, by group, and the sums of holds and waiters return to 0.
+// Each metric counts what it is named after, by group, and the sums of holds and waiters return to
+// 0.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -225,8 +226,8 @@ func TestNamesAreNoAttributes(t *testing.T) {
 	}
 }
 
-// An acquisition is a span below that of the caller, with those of the requests below it. The release
-// is a span with a link to it, and a loss is an event of the caller's span.
+// An acquisition is a span below that of the caller, with those of the requests below it. The
+// release is a span with a link to it, and a loss is an event of the caller's span.
 func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetting(t, nil)

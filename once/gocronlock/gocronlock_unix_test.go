@@ -172,7 +172,8 @@ func TestSchedulersWithElector(t *testing.T) {
 	})
 }
 
-// TestLocker: the second Lock for a tick fails with the reason, while the first runs and after that.
+// TestLocker: the second Lock for a tick fails with the reason, while the first runs and after
+// that.
 func TestLocker(t *testing.T) {
 	store := memstore.New()
 	defer store.Close()

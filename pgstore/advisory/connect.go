@@ -83,9 +83,9 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// endProcesses ends the server processes of sessions that were lost, and waits for that, a second at
-// most: the server may not have noticed the loss, and a client is not to be locked out by a session
-// of its own.
+// endProcesses ends the server processes of sessions that were lost, and waits for that, a second
+// at most: the server may not have noticed the loss, and a client is not to be locked out by a
+// session of its own.
 func endProcesses(ctx context.Context, conn *pgx.Conn, orphans []string) {
 	const query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
 		WHERE pid || ' ' || backend_start = ANY ($1::text[])`
@@ -97,8 +97,8 @@ func endProcesses(ctx context.Context, conn *pgx.Conn, orphans []string) {
 	}
 }
 
-// dialConn makes a connection as the pool would. When the context of a statement ends, the server is
-// asked to cancel it, and the connection remains.
+// dialConn makes a connection as the pool would. When the context of a statement ends, the server
+// is asked to cancel it, and the connection remains.
 func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgclient.ConnConfig(ctx, s.pool)
 	if err != nil {

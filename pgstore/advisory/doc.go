@@ -9,46 +9,46 @@
 //
 // Exclusion among all sessions of one database that lock the same keys, other programs included, as
 // long as the server runs. A lock lives in the session that acquired it, and is free as soon as the
-// server sees the end of the connection, so at once when its holder crashes. The Store sees that end
-// within a tenth of a second ([Store.Notify]). A hold that is not renewed is ended by its own
+// server sees the end of the connection, so at once when its holder crashes. The Store sees that
+// end within a tenth of a second ([Store.Notify]). A hold that is not renewed is ended by its own
 // process. If the process hangs, or its network is cut, the server ends the session when it has
 // heard nothing for a second longer than the longest TTL that the session has had
 // (idle_session_timeout, PostgreSQL 14 or later; never more than 24 days).
 //
-// One connection has all locks that were free when they were acquired. A connection that is in doubt
-// is closed, and its server process is ended, so that a client is not locked out by its own session.
-// A renewal checks whether the session is alive, once for all its locks. The locks of one session
-// are lost together, and cannot be renewed or released through another Store.
+// One connection has all locks that were free when they were acquired. A connection that is in
+// doubt is closed, and its server process is ended, so that a client is not locked out by its own
+// session. A renewal checks whether the session is alive, once for all its locks. The locks of one
+// session are lost together, and cannot be renewed or released through another Store.
 //
-// An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds at
-// a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end of
-// the server's queue, so that the order of long waits is not kept. When it is granted the key, its
-// owner is notified. There are at most Options.MaxWaiters such sessions. Further owners try at
+// An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
+// at a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end
+// of the server's queue, so that the order of long waits is not kept. When it is granted the key,
+// its owner is notified. There are at most Options.MaxWaiters such sessions. Further owners try at
 // intervals.
 //
-// Holds are exclusive. The server would grant a session that reads more shared locks of the same key
-// past a writer that waits, so that writers could wait forever. Shared and limited requests,
-// Request.Detached, List, Break, Metadata and Keep are not supported, since the server stores nothing
-// of a lock but its key. [LockTx] has shared locks. [Store.Lookup] reports whether a name is held.
-// [Store.Locks] shows the holders and the waiters of all programs.
+// Holds are exclusive. The server would grant a session that reads more shared locks of the same
+// key past a writer that waits, so that writers could wait forever. Shared and limited requests,
+// Request.Detached, List, Break, Metadata and Keep are not supported, since the server stores
+// nothing of a lock but its key. [LockTx] has shared locks. [Store.Lookup] reports whether a name
+// is held. [Store.Locks] shows the holders and the waiters of all programs.
 //
 // # What can go wrong
 //
 // Anything that ends a session frees its locks while their holder may still be at work:
 // pg_terminate_backend, a crash or restart of the server, a failover, a network device that resets
-// connections. The holder is notified in a tenth of a second where the end of the connection reaches
-// it, and at its deadline where it does not. Until then two may hold one lock, and only tokens
-// distinguish them, if there is a TokenSequence. A program that must not run twice in that case is
-// better served by package pgstore.
+// connections. The holder is notified in a tenth of a second where the end of the connection
+// reaches it, and at its deadline where it does not. Until then two may hold one lock, and only
+// tokens distinguish them, if there is a TokenSequence. A program that must not run twice in that
+// case is better served by package pgstore.
 //
 // A server that does not reply for four seconds costs a session, with all its locks.
 //
 // A transaction-level pooler in the path would grant a lock twice: the Store detects it when it
 // connects, and refuses. A standby has locks of its own, and is refused.
 //
-// A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A process
-// that hangs while it waits is granted the key in its turn, and keeps it until the server ends its
-// session. With PostgreSQL 13 a process that hangs keeps its locks until it ends.
+// A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
+// process that hangs while it waits is granted the key in its turn, and keeps it until the server
+// ends its session. With PostgreSQL 13 a process that hangs keeps its locks until it ends.
 //
 // At the end of each statement the server goes through all locks of the session: each thousand that
 // is held makes every statement about a tenth of a millisecond slower. The lease table has no such
@@ -56,8 +56,8 @@
 //
 // # Server set-up
 //
-// None without tokens; for them, the sequence ([Store.Migrate]). The user may need pg_read_all_stats
-// to see all columns of [Store.Locks].
+// None without tokens; for them, the sequence ([Store.Migrate]). The user may need
+// pg_read_all_stats to see all columns of [Store.Locks].
 //
 // # URL
 //

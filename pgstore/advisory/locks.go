@@ -30,8 +30,8 @@ type Lock struct {
 	BlockedBy []int32
 }
 
-// locksQuery returns no time of a wait on a version that does not record it. It returns a row in any
-// case, to show whether the server is a standby. A prepared transaction has no process.
+// locksQuery returns no time of a wait on a version that does not record it. It returns a row in
+// any case, to show whether the server is a standby. A prepared transaction has no process.
 const locksQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, coalesce(l.objsubid = 2::smallint, false),
 	coalesce(l.classid::bigint << 32 | l.objid::bigint, 0), coalesce(l.mode = 'ShareLock'::text, false), coalesce(l.granted, false),
 	(pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, coalesce(l.pid, 0), coalesce(a.application_name, ''::text), a.backend_start,

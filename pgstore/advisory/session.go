@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// batchTimeout bounds a batch, with the time to connect. A connection that takes longer is given
-	// up. A caller with inlineTime left sends on its own goroutine: it may have to wait until then,
-	// which is less than a second longer than it has. callTimeout bounds a call without a deadline.
+	// batchTimeout bounds a batch, with the time to connect. A connection that takes longer is
+	// given up. A caller with inlineTime left sends on its own goroutine: it may have to wait until
+	// then, which is less than a second longer than it has. callTimeout bounds a call without a
+	// deadline.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 	callTimeout  = inlineTime * 10 / 9 // so that with inlineTime a caller sends the calls of others, too
 
-	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get old.
+	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get
+	// old.
 	lockTimeout = 10 * time.Second
 
 	// lookInterval is how often an idle connection is looked at, for lookTime.
@@ -39,8 +41,8 @@ const (
 // errSessionLost means that the connection of a session ended before the reply.
 var errSessionLost = errors.New("the connection to the server was lost")
 
-// A session is a connection with the locks that its server process has. It connects when it is used,
-// and again after a loss.
+// A session is a connection with the locks that its server process has. It connects when it is
+// used, and again after a loss.
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
@@ -131,7 +133,8 @@ func (s *session) send(_ context.Context, calls []*call) {
 	s.store.complete(s, calls)
 }
 
-// begin raises the timeout of the session to the longest TTL, and sends a ping if one is among calls.
+// begin raises the timeout of the session to the longest TTL, and sends a ping if one is among
+// calls.
 func (s *session) begin(calls []*call) error {
 	longest, pinged := time.Duration(0), false
 	for _, c := range calls {
@@ -203,8 +206,8 @@ func (s *session) execute(text string, calls []*call) error {
 				continue
 			}
 		}
-		// The server has refused a statement, perhaps halfway. The key of a try was to stay locked in
-		// the case of success alone.
+		// The server has refused a statement, perhaps halfway. The key of a try was to stay locked
+		// in the case of success alone.
 		if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
 			return errors.Join(err, unlockErr)
 		}
@@ -215,7 +218,8 @@ func (s *session) execute(text string, calls []*call) error {
 	return nil
 }
 
-// unlockAll unlocks a key until it is not locked any more: a statement that failed may have locked it.
+// unlockAll unlocks a key until it is not locked any more: a statement that failed may have locked
+// it.
 func (s *session) unlockAll(key Key) error {
 	for locked := true; locked; {
 		text := "SELECT pg_catalog.pg_advisory_unlock(" + key.sqlLiteral() + ")"

@@ -22,9 +22,9 @@ type Options struct {
 	Keys KeyScheme
 
 	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens".
-	// [Store.Migrate] creates it. All programs that lock the same names need the same. A name without
-	// a schema is searched for in the search_path: name a schema in which nobody else may create. ""
-	// means no tokens. One grant in 32 waits for the server's disk.
+	// [Store.Migrate] creates it. All programs that lock the same names need the same. A name
+	// without a schema is searched for in the search_path: name a schema in which nobody else may
+	// create. "" means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
 	// SessionPooled means that a pooler in the path gives every connection a server process of its
@@ -33,18 +33,19 @@ type Options struct {
 	// pooler is refused.
 	SessionPooled bool
 
-	// MaxLocks bounds the locks that the Store holds and waits for at a time. Advisory locks live in
-	// a table of fixed size that all sessions of the server share: when it is full, the statements of
-	// other programs fail as well. 0 means half of the table, as the server's settings give its size.
+	// MaxLocks bounds the locks that the Store holds and waits for at a time. Advisory locks live
+	// in a table of fixed size that all sessions of the server share: when it is full, the
+	// statements of other programs fail as well. 0 means half of the table, as the server's
+	// settings give its size.
 	MaxLocks int
 
-	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits. Further
-	// owners try at intervals. 0 means 8.
+	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits.
+	// Further owners try at intervals. 0 means 8.
 	MaxWaiters int
 }
 
-// A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be called
-// from many goroutines at once.
+// A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be
+// called from many goroutines at once.
 type Store struct {
 	pool        *pgxpool.Pool
 	ownsPool    bool // Close closes the pool as well
@@ -123,8 +124,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the sessions, and with them the locks. It closes the pool
-// if the Store was opened from a URL.
+// Close implements [driver.Store]. It ends the sessions, and with them the locks. It closes the
+// pool if the Store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -25,10 +25,10 @@ var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advis
 		THEN pg_catalog.setval(%[1]s::regclass, greatest($1::bigint, last + 1000001::bigint))
 		END FROM drawn`
 
-// raiseToken draws a token that is not below floor. Every session raises the sequence to the server's
-// clock in microseconds before it grants anything. Then tokens rise over the loss of the sequence,
-// and over a failover to a server that lacks its latest values and takes more than a second, unless
-// the clock is set back at the same time.
+// raiseToken draws a token that is not below floor. Every session raises the sequence to the
+// server's clock in microseconds before it grants anything. Then tokens rise over the loss of the
+// sequence, and over a failover to a server that lacks its latest values and takes more than a
+// second, unless the clock is set back at the same time.
 func (s *Store) raiseToken(ctx context.Context, conn *pgx.Conn, floor int64) (int64, error) {
 	if s.options.TokenSequence == "" {
 		return 0, nil

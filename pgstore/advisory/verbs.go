@@ -109,9 +109,9 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare returns the calls that need a statement, by statement. The server grants a session its own
-// keys again, so that none may try a key that main has, or is about to have. A hold that is over
-// here, and not yet at the server, is none that an attempt is refused for without a request.
+// prepare returns the calls that need a statement, by statement. The server grants a session its
+// own keys again, so that none may try a key that main has, or is about to have. A hold that is
+// over here, and not yet at the server, is none that an attempt is refused for without a request.
 func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

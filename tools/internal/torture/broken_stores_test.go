@@ -100,8 +100,8 @@ func onMemory(t *testing.T) torture.Options {
 	return o
 }
 
-// onFiles is a store of several processes, with nothing done to it: a process alone does not ask for
-// more than the limit.
+// onFiles is a store of several processes, with nothing done to it: a process alone does not ask
+// for more than the limit.
 func onFiles(t *testing.T) torture.Options {
 	o := options(t, "file:"+t.TempDir())
 	o.Names, o.TTL, o.Faults = 1, biteTTL, nil
