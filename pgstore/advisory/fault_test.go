@@ -3,6 +3,7 @@
 package advisory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,18 +18,17 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// sessionsOf are the server processes of a store.
-func sessionsOf(s *Store) []int32 {
+// sessionsOf are the server processes of a store, none of which waits.
+func sessionsOf(s *Store) (pids []int32) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pids []int32
-	for _, sess := range s.sessions {
-		if sess.mu.TryLock() {
-			if sess.conn != nil {
-				pids = append(pids, int32(sess.pid))
-			}
-			sess.mu.Unlock()
+	sessions := s.sessions
+	s.mu.Unlock()
+	for _, sess := range sessions {
+		sess.mu.Lock()
+		if sess.conn != nil {
+			pids = append(pids, int32(sess.pid))
 		}
+		sess.mu.Unlock()
 	}
 	return pids
 }
@@ -412,4 +412,36 @@ func waiterOf(t *testing.T, s *Store) int32 {
 		return locks[len(locks)-1].PID
 	}
 	return 0
+}
+
+// A lock that an attempt was granted after a waiter of the same Store has had it is refused to
+// others: the server would grant a session its own key again.
+func TestGrantBehindAWaiter(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	proxy.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("pg_try_advisory_lock")) })
+	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
+	first := grant(t, other, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
+	proxy.HoldMarked(faultproxy.Up)
+	answer := make(chan driver.Result, 1)
+	go func() {
+		res, _ := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
+		answer <- res
+	}()
+	pgtest.Eventually(t, "attempt", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.holds) == 1
+	})
+	release(t, other, first)
+	pgtest.Eventually(t, "turn of the waiter", func() bool { return stateOf(t, s, waiter) == driver.Held })
+	release(t, s, waiter)
+	proxy.PassMarked(faultproxy.Up)
+	if res := <-answer; !res.Granted {
+		t.Fatalf("the attempt gets %+v, want the lock", res)
+	}
+	refused(t, s, "name")
 }

@@ -157,7 +157,7 @@ func (s *Store) complete(sess *session, calls []*call) {
 			failed = c.err
 			s.drop(e)
 		case c.value != nil:
-			e.state, e.token, e.since = held, *c.value, time.Now()
+			e.state, e.token, e.since, s.holds[e.key] = held, *c.value, time.Now(), e
 			s.prolong(e, c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
