@@ -255,12 +255,14 @@ func TestCloseWaitsForHooks(t *testing.T) {
 				},
 			}})
 			lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
-			go end(lock, suspend)
+			var group sync.WaitGroup
+			group.Go(func() { end(lock, suspend) })
 			<-in
 			_ = c.Close()
 			if !ended {
 				t.Error("Close has not waited for the hook")
 			}
+			group.Wait()
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,42 +122,35 @@ func TestRivalFlock(t *testing.T) {
 		t.Errorf("the writer after the death of the reader: %v", err)
 	}
 
-	// Two readers become writers, each in turn: what they have read is old by then.
-	const upgrade = `exec 9>>"$1"; flock -s 9; echo reads; read line; flock 9; echo writes`
-	talk := func() (line func() string, goOn func()) {
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", upgrade, "sh", file)
-		in, err := cmd.StdinPipe()
+	// Two readers become writers, each in turn: what they have read is old by then. This
+	// process locks as flock -s 9; flock 9 does: in a PID namespace, /proc/locks lists no lock of a
+	// process that has ended.
+	var readers [2]*os.File
+	for i := range readers {
+		f, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Wait() })
-		return func() string {
-				buffer := make([]byte, 100)
-				n, _ := out.Read(buffer)
-				return strings.TrimSpace(string(buffer[:n]))
-			}, func() {
-				if _, err := in.Write([]byte("\n")); err != nil {
-					t.Error(err)
-				}
-			}
+		defer f.Close()
+		readers[i] = f
+		lock(t, f, syscall.LOCK_SH)
 	}
-	line, goOn := talk()
-	otherLine, otherGoOn := talk()
-	if a, b := line(), otherLine(); a != "reads" || b != "reads" {
-		t.Fatalf("%q, %q", a, b)
+	var group sync.WaitGroup
+	defer group.Wait()
+	write := func(f *os.File) {
+		lock(t, f, syscall.LOCK_EX)
+		lock(t, f, syscall.LOCK_UN)
 	}
-	goOn()
+	group.Go(func() { write(readers[0]) })
 	awaitLocks(t, file, 1, 1) // its shared lock is gone while it waits
-	otherGoOn()
-	if a, b := line(), otherLine(); a != "writes" || b != "writes" {
-		t.Errorf("%q, %q", a, b)
+	write(readers[1])
+}
+
+// lock changes the lock of an open file, and waits for it.
+func lock(t *testing.T, f *os.File, how int) {
+	t.Helper()
+	if err := syscall.Flock(int(f.Fd()), how); err != nil {
+		t.Error(err)
 	}
 }
 
