@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,35 @@ func TestKilledHolder(t *testing.T) {
 		if second := next(t, s, "name"); second <= first {
 			t.Errorf("the token %d is granted after %d", second, first)
 		}
+	}
+}
+
+// A session that is made while others sweep the folder keeps its file: without it, it would be dead.
+func TestSessionBesideSweeps(t *testing.T) {
+	dir, stop := t.TempDir(), make(chan struct{})
+	sweeper, err := openTest(t, dir).currentFolder(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					sweeper.sweep()
+				}
+			}
+		})
+	}
+	defer group.Wait()
+	defer close(stop)
+	for range 200 {
+		s := openTest(t, dir)
+		next(t, s, "name")
+		s.Close()
 	}
 }
 

@@ -135,7 +135,8 @@ func (f *folder) makeSession() (*session, error) {
 }
 
 // isAlive reports whether the process of a session may be alive. It uses a shared lock, so that two
-// looks at the same time do not take each other for the process.
+// looks at the same time do not take each other for the process. It removes the file of a dead
+// session under that lock: a session that is being made finds its file there for good, or missing.
 func (f *folder) isAlive(id string) bool {
 	if own := f.session.Load(); own != nil && own.id == id {
 		return true
@@ -145,14 +146,11 @@ func (f *folder) isAlive(id string) bool {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
 	defer file.Close()
-	return setLock(file, shared) != nil
-}
-
-// removeDead removes the file of a session if it is dead.
-func (f *folder) removeDead(id string) {
-	if !f.isAlive(id) {
-		_ = f.Remove(sessionFile(id))
+	if setLock(file, shared) != nil {
+		return true
 	}
+	_ = f.Remove(sessionFile(id)) // A user that may only read leaves it.
+	return false
 }
 
 // sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
@@ -166,7 +164,7 @@ func (f *folder) sweep() {
 	mathrand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	for _, file := range files[:min(some, len(files))] {
 		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
-			f.removeDead(id)
+			f.isAlive(id) // It removes a dead one.
 		} else if isNameFile(file) {
 			f.sweepName(file)
 		}
@@ -374,5 +372,5 @@ func (s *session) close() {
 	s.running.Wait()
 	s.file.Close()
 	s.folder.session.Store(nil)
-	s.folder.removeDead(s.id)
+	s.folder.isAlive(s.id) // It removes a dead one.
 }
