@@ -88,6 +88,31 @@ func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
 	})
 }
 
+// A Release reports the hold that it ends, also if a renewal finds half of it gone meanwhile.
+func TestReleaseOvertakesARenewal(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		req := request("mine")
+		grant(t, s, req)
+		for i, conn := range conns {
+			conn.Once(faultstore.Renew, slow(50*time.Millisecond, 0))
+			if i >= 2 {
+				conn.Once(faultstore.Release, slow(100*time.Millisecond, 0))
+			}
+		}
+		renewed := make(chan driver.State)
+		go func() { renewed <- renew(t, s, req) }()
+		synctest.Wait()
+		if !giveBack(t, s, req) {
+			t.Error("Release reports no hold")
+		}
+		if got := <-renewed; got != driver.Lost {
+			t.Errorf("the renewal is answered %v, want lost", got)
+		}
+	})
+}
+
 // holds reports how many names are held on the server.
 func (s *server) holds() int {
 	n := 0

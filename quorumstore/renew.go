@@ -64,7 +64,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		switch req := &reqs[r.index]; {
 		case r.entry.State != driver.Lost:
 			s.note(&r, sent.Add(req.TTL+s.guarantees.Grain))
-		case r.known != nil || r.held: // What an unknown owner has under another token may be another entry.
+		case r.known == nil && r.held, r.known != nil && !s.isReleased(r.known):
+			// What an unknown owner has under another token may be another entry.
 			s.release(ctx, [2]string{req.Name, req.Owner}, time.Time{}) // It goes on in the background.
 		}
 	}
@@ -132,4 +133,11 @@ func (s *Store) note(r *renewal, end time.Time) {
 	if r.known.token == 0 {
 		r.known.token = r.entry.Token
 	}
+}
+
+// isReleased reports whether the release of an entry has begun.
+func (s *Store) isReleased(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.releases > 0
 }
