@@ -5,4 +5,4 @@ package docs
 import "testing"
 
 // tryOut does nothing: there are no servers here.
-func tryOut(*testing.T, string, string) {}
+func tryOut(*testing.T, string) {}
