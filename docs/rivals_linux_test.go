@@ -25,7 +25,7 @@ func TestRivalRedisSemaphore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("node", "../redisstore/interop/semaphorecases.js", host, port).CombinedOutput()
+	out, err := exec.Command("node", "../redisstore/testdata/interop/semaphorecases.js", host, port).CombinedOutput()
 	if err != nil {
 		t.Fatalf("run \"scripts/needs all\" if packages of npm are missing: %v\n%s", err, out)
 	}

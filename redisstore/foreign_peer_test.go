@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A peer is another process that locks, by commands; interop/lock.js lists them.
+// A peer is another process that locks, by commands; testdata/interop/lock.js lists them.
 type peer struct {
 	t    *testing.T
 	name string
@@ -87,12 +87,12 @@ func startForeigner(t *testing.T, name string, server *servers.Redis) *peer {
 	t.Helper()
 	host, port, _ := strings.Cut(server.Addr, ":")
 	if name == "redis-py" {
-		return startPeer(t, name, exec.Command(python(t), "interop/lock.py", host, port))
+		return startPeer(t, name, exec.Command(python(t), "testdata/interop/lock.py", host, port))
 	}
-	if _, err := os.Stat("interop/node_modules"); err != nil {
+	if _, err := os.Stat("testdata/interop/node_modules"); err != nil {
 		t.Fatalf("the packages of npm are not installed: run \"scripts/needs all\": %v", err)
 	}
-	return startPeer(t, name, exec.Command("node", "interop/lock.js", name, host, port))
+	return startPeer(t, name, exec.Command("node", "testdata/interop/lock.js", name, host, port))
 }
 
 // python returns an interpreter that has redis-py.

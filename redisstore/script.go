@@ -18,6 +18,8 @@ var (
 	headLua string
 	//go:embed lua/queue.lua
 	queueLua string
+	//go:embed lua/tail.lua
+	tailLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/renew.lua
@@ -47,13 +49,12 @@ type script struct {
 }
 
 // newScript makes the script of a verb when it is first used, since most programs that link this
-// package start without a need for it: head.lua, the usual case of the verb, queue.lua, and its
-// other cases. It drops the comments: the text is sent whenever a server does not know it.
+// package start without a need for it. It drops the comments: the text is sent whenever a server
+// does not know it.
 func newScript(rank int, verb string) *script {
 	return &script{rank, sync.OnceValues(func() (string, string) {
-		usual, others, _ := strings.Cut(verb, "-- queue.lua\n")
 		var b strings.Builder
-		for line := range strings.Lines(headLua + usual + queueLua + others) {
+		for line := range strings.Lines(headLua + queueLua + verb + tailLua) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
 			}

@@ -1,11 +1,13 @@
 -- Makes entries. ARGV: the channel of the client, TTL in ms, place in ms, limit, tokens, and holder
 -- and metadata; of each owner and floor. Answers the token of a hold; or {what, token, what is in
 -- the way}.
-local ahead, ttl, limit, tokens, nextToken, tokensAhead = KEYS[2], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]), nil, false
+local before, ahead = 8, KEYS[2]
+local ttl, place, limit, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 readClock()
-local ends = format('%d', ms + ttl)
 local rest = format('%d %s\n%s\n%s\n%s', tokens, ARGV[3], now[1], now[2], ARGV[8])
-local free = call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
+local plain = ARGV[1] == '0' and limit == 1 -- A lock that has nothing can be granted at once.
+local allFree = plain and call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
+local nextToken, tokensAhead
 
 -- take makes the tokens of an entry. The first ones of a run raise the counter for all of it, and
 -- to the clock if that is a millisecond ahead. A token that the counter has not reached is
@@ -22,6 +24,7 @@ local function take(lock, floor)
       call('SET', KEYS[1], format('%d', last))
     end
     nextToken = last - total + 1
+    tokensAhead = not allFree and call('EXISTS', ahead) == 1
     if tokensAhead then
       call('ZREMRANGEBYSCORE', ahead, '-inf', format('(%d', nextToken))
     end
@@ -41,50 +44,41 @@ local function take(lock, floor)
   return token
 end
 
-local function usual(lock, queue, _, a)
-  if not free then
-    if call('EXISTS', lock, queue) > 0 then
-      return nil
+local function verb(lock, queue, entries, a)
+  local owner, s, free = ARGV[a + 1], nil, true
+  if not allFree and not (plain and call('EXISTS', lock, queue) == 0) then
+    s = load(lock, queue, entries)
+    if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or s:entryOf(owner) then
+      return {'again'}
     end
-    tokensAhead = tokensAhead or call('EXISTS', ahead) == 1
+    s:settle()
+    free = not s:front() and not s.blocked and s:fits(limit)
+    if not free and place == 0 then
+      return {'refused', 0, s:describe(s:holds(32))[1]}
+    end
   end
-  local token, refusal = take(lock, tonumber(ARGV[a + 2]))
-  if token and not call('SET', lock, ARGV[a + 1] .. format('\n%d ', token) .. rest, 'NX', 'PXAT', ends) then
-    return nil -- Two want this lock at once.
-  end
-  return token or refusal
-end
-
-if limit == 1 and ARGV[1] == '0' and run(usual, 2) then
-  return answers
-end
--- queue.lua
-local function acquire(lock, queue, entries, a)
-  local s, owner, place = load(lock, queue, entries), ARGV[a + 1], tonumber(ARGV[5])
-  if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or entryOf(s, owner) then
-    return {'again'}
-  end
-  settle(s)
-  local free = not front(s) and not s.blocked and fits(s, limit)
-  if not free and place == 0 then
-    return {'refused', 0, describeAll(s, holds(s, 32))[1]}
-  end
-  local refusal, token = free and barred(), nil
+  local refusal, token = s and free and s:barred(), nil
   if not refusal then
-    tokensAhead = call('EXISTS', ahead) == 1
     token, refusal = take(lock, tonumber(ARGV[a + 2]))
   end
   if refusal then
     return refusal
   end
-  local e = {owner = owner, kind = free and 'h' or 'p', ends = ms + (free and ttl or place), token = token, limit = limit, rest = rest}
+  local ends = ms + (free and ttl or place)
+  if not s then
+    if call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PXAT', format('%d', ends)) then
+      return token
+    end
+    allFree = false -- Two of this run want the lock.
+    return verb(lock, queue, entries, a)
+  end
+  local e = {owner = owner, kind = free and 'h' or 'p', ends = ends, token = token, limit = limit, rest = rest}
   if free then
-    grant(s, e)
+    s:grant(e)
     return token
   end
-  write('ZADD', queue, format('%d', token), owner)
-  put(s, e)
-  return {'waiting', token, describeAll(s, holds(s, 32))[1]}
+  call('ZADD', queue, format('%d', token), owner)
+  wrote = true
+  s:put(e)
+  return {'waiting', token, s:describe(s:holds(32))[1]}
 end
-
-return run(acquire, 2)

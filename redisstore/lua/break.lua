@@ -1,7 +1,8 @@
 -- Ends the hold or keep that has a token in its block, or all for 0. ARGV: of each the token.
 -- Answers {places, what it ended}, or {'type', type} for a key that is no string: it may be data.
--- queue.lua
-local function break_(lock, queue, entries, a)
+local before = 2
+
+local function verb(lock, queue, entries, a)
   local s, token, ended = load(lock, queue, entries), tonumber(ARGV[a + 1]), {}
   if s.foreign and type(s.foreign) ~= 'string' then
     if token == 0 then
@@ -9,31 +10,29 @@ local function break_(lock, queue, entries, a)
     end
     return {0, {}}
   end
-  for _, e in ipairs(holds(s, 1000000)) do
+  for _, e in ipairs(s:holds(1000000)) do
     if token == 0 or e.token <= token and token < e.token + match(e.rest, '^%d+') then
       ended[#ended + 1] = e
     end
   end
-  local places, described = waiting(s), (token == 0 or #ended > 0) and describeAll(s, ended) or {}
+  local places, described = s:waiting(), (token == 0 or #ended > 0) and s:describe(ended) or {}
   if #described > 0 then
     for _, e in ipairs(ended) do
       if s.counts then
-        forget(s, e.owner, e)
+        s:forget(e.owner, e)
       end
     end
     if token == 0 or not s.counts then
-      drop(s)
+      s:drop()
     else
-      save(s)
+      s:save()
     end
   end
-  settle(s)
+  s:settle()
   for _, e in ipairs(ended) do
     if e.kind == 'h' then
-      tell(e, 0)
+      s:tell(e, 0)
     end
   end
   return {places, described}
 end
-
-return run(break_, 1)

@@ -1,9 +1,8 @@
 -- Answers {places, the holds and keeps}.
--- queue.lua
-local function lookup(lock, queue, entries)
-  local s = load(lock, queue, entries)
-  settle(s)
-  return {waiting(s), describeAll(s, holds(s, 1000000))}
-end
+local before = 2
 
-return run(lookup, 0)
+local function verb(lock, queue, entries)
+  local s = load(lock, queue, entries)
+  s:settle()
+  return {s:waiting(), s:describe(s:holds(1000000))}
+end

@@ -1,11 +1,28 @@
 -- Prolongs entries. ARGV: the channel of the client, which is another than that of Acquire after an
 -- Adopt, and ms; of each owner and token or 0. Answers {what it is, token}.
-local channel, ttl = ARGV[3], tonumber(ARGV[4])
+local before, channel, ttl = 4, ARGV[3], tonumber(ARGV[4])
 
-local function usual(lock, _, _, a)
-  local value, owner, token = redis.pcall('GET', lock), ARGV[a + 1], ARGV[a + 2]
-  if type(value) ~= 'string' or string.sub(value, 1, #owner + 1) ~= owner .. '\n' then
-    return nil
+local function verb(lock, queue, entries, a)
+  local owner, token, value = ARGV[a + 1], ARGV[a + 2], redis.pcall('GET', lock)
+  if type(value) ~= 'string' or sub(value, 1, #owner + 1) ~= owner .. '\n' then
+    local s = load(lock, queue, entries)
+    s:settle(owner)
+    local e = s:entryOf(owner)
+    if not e or e.kind == 'k' or token ~= '0' and tonumber(token) ~= e.token then
+      return {'lost', 0}
+    elseif e ~= s.hold then
+      local rest = match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
+      if ms + ttl > e.ends or rest ~= e.rest or replicas > 0 then
+        e.ends, e.rest = math.max(ms + ttl, e.ends), rest
+        s:put(e)
+        if e.kind == 'h' then
+          call('ZADD', queue, format('%d', -e.ends), owner)
+          s:save()
+        end
+      end
+      return {e.kind == 'h' and 'held' or 'waiting', e.token}
+    end
+    value = call('GET', lock) -- It holds alone from now on.
   end
   local has, tokens, was, public = match(value, '^(%d+) (%d+) ([^\n]*)(\n.*)$', #owner + 2)
   if not has or token ~= '0' and token ~= has then
@@ -20,30 +37,3 @@ local function usual(lock, _, _, a)
   end
   return {'held', tonumber(has)}
 end
-
-if run(usual, 2) then
-  return answers
-end
--- queue.lua
-local function renew(lock, queue, entries, a)
-  local s, owner, token = load(lock, queue, entries), ARGV[a + 1], tonumber(ARGV[a + 2])
-  settle(s, owner)
-  local e = entryOf(s, owner)
-  if not e or e.kind == 'k' or token ~= 0 and token ~= e.token then
-    return {'lost', 0}
-  elseif e == s.hold then
-    return usual(lock, queue, entries, a)
-  end
-  local rest = match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
-  if ms + ttl > e.ends or rest ~= e.rest or replicas > 0 then
-    e.ends, e.rest = math.max(ms + ttl, e.ends), rest
-    put(s, e)
-    if e.kind == 'h' then
-      write('ZADD', queue, format('%d', -e.ends), owner)
-      save(s)
-    end
-  end
-  return {e.kind == 'h' and 'held' or 'waiting', e.token}
-end
-
-return run(renew, 2)

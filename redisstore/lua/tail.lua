@@ -1,0 +1,17 @@
+-- What all scripts end with: the verb for each lock, with its keys and the number of the argument
+-- before its own; then the notices. A failure concerns one lock. Its answer is {'failed', 1 if
+-- something was changed, why}.
+local answers, args = {}, (#ARGV - before) / locks
+for i = 1, locks do
+  local k = shared + i
+  wrote = false
+  local done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], before + args * (i - 1))
+  if not done then
+    answer = {'failed', wrote and 1 or 0, type(answer) == 'table' and answer.err or tostring(answer)}
+  end
+  answers[i] = answer
+end
+for _, notice in ipairs(told) do
+  redis.pcall('PUBLISH', notice[1], notice[2])
+end
+return answers
