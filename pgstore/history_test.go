@@ -22,7 +22,8 @@ func TestHistories(t *testing.T) {
 		s := open(tb)
 		s.startListening(true)
 		s.listener.expect(queuetest.Mark, queuetest.Mark, time.Hour)
-		channel := s.listener.channel + " " + tagOf(queuetest.Mark, queuetest.Mark)
-		return queuetest.Settled(s, func(token int64) { s.tell([]string{fmt.Sprint(channel, " ", token)}) })
+		return queuetest.Settled(s, func(token int64) {
+			s.tell([]string{fmt.Sprintf("%s %d %s %s", s.listener.channel, token, tagOf(queuetest.Mark, queuetest.Mark), queuetest.Mark)})
+		})
 	})
 }

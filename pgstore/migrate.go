@@ -120,7 +120,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.run(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+	err = s.run(ctx, s.pool.acquire, func(c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return s.migrate(ctx, tx, statements) })
 	})
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,35 +32,34 @@ const (
 )
 
 // A listener passes the notifications for a Store to the functions that Notify has registered. The
-// Store listens on a channel of its own, for all of its entries. The payload is the tag of an
-// entry, which tells nothing of its secret, and its token, or 0.
+// Store listens on a channel of its own, for all of its entries. The payload is the token of an
+// entry, or 0, the tag of its owner, which tells nothing of the secret, and the name.
 type listener struct {
 	direct  *pgx.ConnConfig // of Options.Listen, or nil
 	channel string          // random
 	notices notices.Registry
 	start   sync.Once
-	hurry   sync.Once
-	waits   chan struct{} // closed when an entry waits
+	waits   chan struct{} // has an element when an entry waits
 	cannot  atomic.Bool   // there is a pooler, through which nobody can listen
 	warn    sync.Once
 
 	mu      sync.Mutex
-	entries map[string]tagged // by tag
-	purgeAt int               // the number of entries at which those that are over are deleted
-	untold  []string          // notifications that are to be sent, as function tell wants them
-	telling bool              // sendUntold runs
+	entries map[string][]expected // by name
+	purgeAt int                   // the number of names at which entries that are over are deleted
+	untold  []string              // notifications that are to be sent, as function tell wants them
+	telling bool                  // sendUntold runs
 }
 
-// A tagged is an entry, until it is over at the latest.
-type tagged struct {
-	name, owner string
-	until       time.Time
+// An expected entry may be notified, until it is over at the latest.
+type expected struct {
+	owner string
+	until time.Time
 }
 
 func (l *listener) init() {
 	l.channel = "holdfast_" + strings.ToLower(rand.Text())
-	l.waits = make(chan struct{})
-	l.entries = map[string]tagged{}
+	l.waits = make(chan struct{}, 1)
+	l.entries = map[string][]expected{}
 }
 
 // Notify implements [driver.Notifier]. The store listens from its first entry on.
@@ -66,22 +67,22 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
 
-// tagOf returns what function notice of the server calls an entry.
+// tagOf returns what function notice of the server calls an owner.
 func tagOf(name, owner string) string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(name+"\x00"+owner)))[:32]
+	sum := sha256.Sum256([]byte(name + "\x00" + owner))
+	return hex.EncodeToString(sum[:16])
 }
 
 // expect has the notices of an entry passed on for d and a minute.
 func (l *listener) expect(name, owner string, d time.Duration) {
-	tag, now := tagOf(name, owner), time.Now()
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries[tag] = tagged{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	l.drop(name, owner, now)
+	l.entries[name] = append(l.entries[name], expected{owner, now.Add(d + time.Minute)}) // A late notice does no harm.
 	if len(l.entries) > l.purgeAt {
-		for tag, e := range l.entries {
-			if e.until.Before(now) {
-				delete(l.entries, tag)
-			}
+		for name := range l.entries {
+			l.drop(name, "", now)
 		}
 		l.purgeAt = max(1000, 2*len(l.entries))
 	}
@@ -91,7 +92,15 @@ func (l *listener) expect(name, owner string, d time.Duration) {
 func (l *listener) forget(name, owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.entries, tagOf(name, owner))
+	l.drop(name, owner, time.Time{})
+}
+
+// drop forgets the entry of an owner, and those of the name that are over.
+func (l *listener) drop(name, owner string, now time.Time) {
+	left := slices.DeleteFunc(l.entries[name], func(e expected) bool { return e.owner == owner || e.until.Before(now) })
+	if l.entries[name] = left; len(left) == 0 {
+		delete(l.entries, name)
+	}
 }
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
@@ -99,7 +108,10 @@ func (s *Store) startListening(waiting bool) {
 	l := &s.listener
 	l.start.Do(func() { s.goBackground(s.listen) })
 	if waiting {
-		l.hurry.Do(func() { close(l.waits) })
+		select {
+		case l.waits <- struct{}{}:
+		default:
+		}
 	}
 	if waiting && l.cannot.Load() {
 		l.warn.Do(func() {
@@ -138,7 +150,7 @@ func (s *Store) listen() {
 func (s *Store) dialListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
 	defer cancel()
-	conn, err := s.connectListener(ctx)
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,18 +167,6 @@ func (s *Store) dialListener() (*pgx.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
-}
-
-func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
-	config, err := s.listener.direct, error(nil)
-	if config == nil {
-		if config, err = s.pool.newConfig(ctx); err != nil {
-			return nil, err
-		}
-	}
-	config = config.Copy()
-	config.OnNotification = nil // It would get the notifications instead of forward.
-	return pgx.ConnectConfig(ctx, config)
 }
 
 // forward passes on the notifications of a connection until it fails or the store is closed.
@@ -193,15 +193,21 @@ func (s *Store) forward(conn *pgx.Conn) {
 }
 
 // receive passes on a notification. Every user of the database can send one, so it is no more than
-// a reason to look: an unknown tag is ignored, and so is a number that is no token.
+// a reason to look: what concerns no entry is ignored, and so is a number that is no token.
 func (l *listener) receive(payload string) {
-	tag, number, _ := strings.Cut(payload, " ")
+	number, rest, _ := strings.Cut(payload, " ")
+	tag, name, _ := strings.Cut(rest, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || token < 0 {
+		return
+	}
 	l.mu.Lock()
-	e, found := l.entries[tag]
+	entries := slices.Clone(l.entries[name])
 	l.mu.Unlock()
-	if found && err == nil && token >= 0 {
-		l.notices.Send(e.name, e.owner, token)
+	for _, e := range entries {
+		if tagOf(name, e.owner) == tag {
+			l.notices.Send(name, e.owner, token)
+		}
 	}
 }
 
@@ -229,7 +235,7 @@ func (s *Store) sendUntold() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
-		_, _ = queryClosing(ctx, s, s.pool, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
+		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
 		cancel()
 	}
 }

@@ -11,22 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// A source supplies connections.
-type source interface {
-	// acquireConn waits for a connection. The caller calls release when it is done.
-	acquireConn(ctx context.Context) (c *pgx.Conn, release func(), err error)
-}
+// A source waits for a connection. The caller calls release when it is done with it.
+type source func(ctx context.Context) (c *pgx.Conn, release func(), err error)
 
 // A pool is that of pgx or of package database/sql.
 type pool interface {
-	source
+	acquire(ctx context.Context) (c *pgx.Conn, release func(), err error) // a source
 
-	// newConfig returns the configuration for a connection outside the pool.
-	newConfig(ctx context.Context) (*pgx.ConnConfig, error)
+	// dial makes a connection beside the pool, as the pool does.
+	dial(ctx context.Context) (*pgx.Conn, error)
 
 	close()
 }
@@ -42,7 +38,7 @@ func noneFree(err error, inUse, most int) error {
 
 type pgxPool struct{ *pgxpool.Pool }
 
-func (p pgxPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
+func (p pgxPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 	c, err := p.Acquire(ctx)
 	if err != nil {
 		stat := p.Stat()
@@ -51,15 +47,25 @@ func (p pgxPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
 	return c.Conn(), c.Release, nil
 }
 
-func (p pgxPool) newConfig(ctx context.Context) (*pgx.ConnConfig, error) {
-	return pgclient.ConnConfig(ctx, p.Pool)
+func (p pgxPool) dial(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgclient.ConnConfig(ctx, p.Pool)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(ctx, config)
+	if prepare := p.Config().AfterConnect; err == nil && prepare != nil {
+		if err = prepare(ctx, c); err != nil {
+			closeConn(c)
+		}
+	}
+	return c, err
 }
 
 func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
 type sqlPool struct{ *sql.DB }
 
-func (p sqlPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
+func (p sqlPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 	c, err := p.Conn(ctx)
 	if err != nil {
 		stats := p.Stats()
@@ -77,48 +83,51 @@ func (p sqlPool) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
 	return own, func() { _ = c.Close() }, nil
 }
 
-func (p sqlPool) newConfig(ctx context.Context) (*pgx.ConnConfig, error) {
-	c, release, err := p.acquireConn(ctx)
+func (p sqlPool) dial(ctx context.Context) (*pgx.Conn, error) {
+	c, release, err := p.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	return c.Config(), nil
+	config := c.Config()
+	release()
+	return connect(ctx, config)
 }
 
 func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
 
-// A renewSource supplies connections for renewals: of the pool, or one beside it if the pool has
-// none free after half of the time, so that no lock is lost while other work uses up the pool.
-type renewSource struct{ s *Store }
+// dial makes a connection beside the pool, to Options.Listen if there is one.
+func (s *Store) dial(ctx context.Context) (*pgx.Conn, error) {
+	if s.listener.direct != nil {
+		return connect(ctx, s.listener.direct.Copy())
+	}
+	return s.pool.dial(ctx)
+}
 
-func (r renewSource) acquireConn(ctx context.Context) (*pgx.Conn, func(), error) {
+func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	config.OnNotification = nil // It would get the notifications instead of the listener.
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// forRenewals is the pool as a source, or one connection beside it if the pool has none free after
+// half of the time, so that no lock is lost while other work uses up the pool.
+func (s *Store) forRenewals(ctx context.Context) (*pgx.Conn, func(), error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return r.s.pool.acquireConn(ctx)
+		return s.pool.acquire(ctx)
 	}
 	half, cancel := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
 	defer cancel()
-	c, release, err := r.s.pool.acquireConn(half)
-	if err == nil || half.Err() == nil || ctx.Err() != nil {
+	c, release, err := s.pool.acquire(half)
+	if err == nil || half.Err() == nil {
 		return c, release, err
 	}
-	own, release, ownErr := r.s.connectSpare(ctx)
-	if ownErr != nil {
-		return nil, nil, err
-	}
-	return own, release, nil
-}
-
-// connectSpare makes the connection beside the pool, when there is no other.
-func (s *Store) connectSpare(ctx context.Context) (*pgx.Conn, func(), error) {
 	select {
 	case s.spare <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, nil, err
 	}
-	c, err := s.connectDirect(ctx)
-	if err != nil {
+	c, dialErr := s.dial(ctx)
+	if dialErr != nil {
 		<-s.spare
 		return nil, nil, err
 	}
@@ -126,33 +135,6 @@ func (s *Store) connectSpare(ctx context.Context) (*pgx.Conn, func(), error) {
 		closeConn(c)
 		<-s.spare
 	}, nil
-}
-
-// connectDirect makes a connection as those of the pool, or to Options.Listen.
-func (s *Store) connectDirect(ctx context.Context) (*pgx.Conn, error) {
-	if s.listener.direct != nil {
-		return pgx.ConnectConfig(ctx, s.listener.direct.Copy())
-	}
-	var prepare func(context.Context, *pgx.Conn) error
-	if p, ok := s.pool.(pgxPool); ok {
-		config := p.Config()
-		//lint:ignore SA1019 A pool may still have the deprecated hook.
-		if config.PrepareConn != nil || config.BeforeAcquire != nil {
-			return nil, fmt.Errorf("%w: the pool prepares its connections for each use", driver.ErrUnsupported)
-		}
-		prepare = config.AfterConnect
-	}
-	config, err := s.pool.newConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err == nil && prepare != nil {
-		if err = prepare(ctx, c); err != nil {
-			closeConn(c)
-		}
-	}
-	return c, err
 }
 
 // closeConn closes a connection that is no longer used.

@@ -11,32 +11,44 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// graceTime is how long a statement that has been sent may go on after the deadline of its call. It
-// completes in that time, unless the server or the network hangs. Then its outcome is known, the
-// connection is not broken off, and no later request overtakes it.
-const graceTime = 500 * time.Millisecond
+const (
+	// graceTime is how long a call may go on after its deadline, so that a statement completes
+	// unless the server or the network hangs. Then its outcome is known, the connection is not
+	// broken off, and no later request overtakes it.
+	graceTime = 500 * time.Millisecond
 
-// maxTries bounds the tries on connections that turn out to be of no use.
-const maxTries = 10
+	// maxTries bounds the tries on connections that turn out to be of no use.
+	maxTries = 10
+)
 
-// query runs one statement, in a transaction of its own, and returns its rows. The text has the
-// schema as @. Statements are prepared if the pool prepares its own, until it turns out that a
-// pooler in the path has no prepared statements.
-func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return nil, err
+// withGrace returns a context that ends graceTime after the deadline of ctx, and not before,
+// canceled or not. Without a deadline it is ctx.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
 	}
-	return queryClosing(ctx, s, from, text, args, row)
+	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(graceTime))
 }
 
-// queryClosing is query for what may run while the store closes.
-func queryClosing[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
-	err = s.run(ctx, from, func(ctx context.Context, c *pgx.Conn) error {
+// query runs one statement, in a transaction of its own, and returns its rows. The text has the
+// schema as @.
+func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) ([]T, error) {
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
+	return send(ctx, s, from, s.sql(text), args, row)
+}
+
+// send is query with a context that has its grace, and a text with the schema. Statements are
+// prepared if the pool prepares its own, until it turns out that a pooler in the path has no
+// prepared statements.
+func send[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
+	err = s.run(ctx, from, func(c *pgx.Conn) error {
 		sent := args
 		if s.unprepared.Load() {
 			sent = append([]any{pgx.QueryExecModeExec}, args...)
 		}
-		rows, err := c.Query(ctx, s.sql(text), sent...)
+		rows, err := c.Query(ctx, text, sent...)
 		if err == nil {
 			all, err = pgx.CollectRows(rows, row)
 		}
@@ -48,45 +60,33 @@ func queryClosing[T any](ctx context.Context, s *Store, from source, text string
 // run runs a transaction on a connection. It runs the transaction again if that is certain to have
 // had no effect, and may succeed then: the server has undone it in favor of another one, or the
 // connection was cut off before, or leads to a server that is a standby by now.
-func (s *Store) run(ctx context.Context, from source, f func(context.Context, *pgx.Conn) error) error {
+func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) error {
 	for try := 0; ; try++ {
-		again, err := s.runOnce(ctx, from, f)
+		c, release, err := from(ctx)
+		if err != nil {
+			return s.wrapErr(ctx, driver.NotApplied(err))
+		}
+		prepared := !s.unprepared.Load()
+		err = f(c)
+		again := pgconn.SafeToRetry(err) && try < maxTries
+		switch pgclient.SQLState(err) {
+		case "40001", "40P01":
+			again = true
+		case "26000", "42P05":
+			// A prepared statement does not exist, or exists already: a pooler has put another
+			// server process behind the connection.
+			s.unprepared.Store(true)
+			again = prepared
+		case readOnly:
+			closeConn(c) // The pool makes another, which the address may lead to the new primary.
+			again = try < maxTries
+		}
+		release()
 		if err == nil {
 			return nil
 		}
-		undone := pgclient.SQLState(err) == "40001" || pgclient.SQLState(err) == "40P01"
-		if !undone && (!again || try >= maxTries) || !pgclient.PauseBeforeRetry(ctx, try) {
+		if !again || !pgclient.PauseBeforeRetry(ctx, try) {
 			return s.wrapErr(ctx, err)
 		}
 	}
-}
-
-// runOnce makes one try, and reports whether another connection may do better.
-func (s *Store) runOnce(ctx context.Context, from source, f func(context.Context, *pgx.Conn) error) (again bool, err error) {
-	c, release, err := from.acquireConn(ctx)
-	if err != nil {
-		return false, driver.NotApplied(err)
-	}
-	defer release()
-	sent := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		sent, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(graceTime))
-		defer cancel()
-	}
-	prepared := !s.unprepared.Load()
-	err = f(sent, c)
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return false, err
-	case pgclient.SQLState(err) == "26000" || pgclient.SQLState(err) == "42P05":
-		// A prepared statement does not exist, or exists already: a pooler has put another server
-		// process behind the connection.
-		s.unprepared.Store(true)
-		return prepared, err
-	case pgclient.SQLState(err) == readOnly:
-		closeConn(c) // The pool makes another, which the address may lead to the new primary.
-		return true, err
-	}
-	return pgconn.SafeToRetry(err), err
 }

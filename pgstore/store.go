@@ -39,8 +39,8 @@ type Store struct {
 	quoted     string // the schema, for SQL
 	configErr  error  // returned by every call if the arguments of New are invalid
 	listener   listener
-	acquires   *verb[acquireRequest, acquireRow]
-	releases   *verb[driver.ReleaseRequest, releaseRow]
+	acquires   verb
+	releases   verb
 	unprepared atomic.Bool   // there is a pooler without prepared statements
 	spare      chan struct{} // has an element while there is a connection beside the pool
 	sweptAt    atomic.Int64  // Unix time
@@ -57,8 +57,7 @@ var _ driver.Notifier = (*Store)(nil)
 // New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
 // statement or two, and none is kept. While other work uses up the pool, locks are renewed on a
-// connection that is made for it, unless the pool prepares its connections for each use
-// (PrepareConn, BeforeAcquire). Acquisitions and releases wait for the pool. One more connection,
+// connection that is made for it (without the hooks PrepareConn and BeforeAcquire). Acquisitions and releases wait for the pool. One more connection,
 // which is not of the pool, listens for notices after the first acquisition.
 //
 // Options that cannot be used are reported by every call.
@@ -92,7 +91,7 @@ func newStore(pool pool, opts *Options) *Store {
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
 	s.listener.init()
-	s.acquires, s.releases = s.acquireVerb().withQueue(), s.releaseVerb().withQueue()
+	s.initVerbs()
 	if opts.Listen != "" {
 		config, err := pgclient.ParseURL(opts.Listen)
 		if err != nil && s.configErr == nil {
@@ -117,12 +116,15 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	return s.run(ctx, s.pool, func(_ context.Context, c *pgx.Conn) error { return f(c) })
+	return s.run(ctx, s.pool.acquire, f)
 }
 
 // ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
 func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	numbers, err := query(ctx, s, s.pool, pgclient.VersionQuery, nil, pgx.RowTo[string])
+	if err := s.checkUsable(ctx); err != nil {
+		return "", err
+	}
+	numbers, err := query(ctx, s, s.pool.acquire, pgclient.VersionQuery, nil, pgx.RowTo[string])
 	if err != nil {
 		return "", err
 	}

@@ -22,7 +22,7 @@ const (
 	maxBatch = 128
 
 	// batchTimeout bounds a batch. After that its outcome is unknown.
-	batchTimeout = 3 * time.Second
+	batchTimeout = 3*time.Second + graceTime
 
 	// batchDelay is how long a batch holds up changes of other names. It is longer than a busy
 	// server and its disk take, and less than anybody notices when a connection hangs.
@@ -34,73 +34,63 @@ const (
 )
 
 // A call is one Acquire or Release, with its answer or an error.
-type call[R, A any] struct {
-	req    R
-	answer *A
+type call struct {
+	name   string
+	req    driver.Request // of an Acquire, with its metadata as JSON
+	json   string
+	end    driver.ReleaseRequest // of a Release
+	answer *answer
 	err    error
 }
 
-// A verb is what a batch of calls needs. All of them are sent by the first function, which does
-// what is usual. What it leaves of a batch is sent by the second one, in a transaction of its own:
-// so no batch waits for a row while it has locked another out of order.
-type verb[R, A any] struct {
-	first, second string
-	name          func(R) string
-	send          func(ctx context.Context, function string, reqs []R) ([]A, error)
-	answered      func(*A) string // the name of the request
-	queue         *batch.Queue[*call[R, A]]
+// An answer is that of the server to a call.
+type answer struct {
+	name    string
+	outcome string // of an Acquire
+	token   int64
+	held    *holdJSON
+	ended   bool // of a Release
+	told    []string
 }
 
-// withQueue adds a queue that sends one batch at a time: the commit is what costs, and it gathers.
-func (v *verb[R, A]) withQueue() *verb[R, A] {
-	v.queue = &batch.Queue[*call[R, A]]{
-		Send: func(ctx context.Context, calls []*call[R, A]) {
-			deadline, _ := ctx.Deadline()
-			ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-graceTime)) // A statement has that beyond it.
-			defer cancel()
-			v.sendAll(ctx, calls)
-		},
-		Name:       func(c *call[R, A]) string { return v.name(c.req) },
+// A verb sends the calls of many goroutines together, one batch at a time: the commit is what
+// costs, and it gathers. The first statement does what is usual. What it leaves of a batch is for
+// the second one, in a transaction of its own: so no batch waits for a row while it has locked
+// another out of order.
+type verb struct {
+	s             *Store
+	first, second string
+	args          func(calls []*call) []any
+	scan          func(pgx.CollectableRow) (answer, error)
+	queue         batch.Queue[*call]
+}
+
+// init prepares the verb whose statement, with the name of a function in the place of %s, this is.
+func (v *verb) init(s *Store, text, first, second string) {
+	v.s = s
+	v.first, v.second = s.sql(fmt.Sprintf(text, first)), s.sql(fmt.Sprintf(text, second))
+	v.queue = batch.Queue[*call]{
+		Send:       v.send,
+		Name:       func(c *call) string { return c.name },
 		InFlight:   1,
 		Max:        maxBatch,
 		Bound:      batchTimeout,
 		StuckAfter: batchDelay,
 		MinInline:  time.Millisecond,
 	}
-	return v
 }
 
 // errNotTogether means that the server has undone a batch, because of one of its calls. Each caller
 // then makes its call alone, so that a row that another transaction has locked holds up no other.
 var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
 
-func (v *verb[R, A]) sendAll(ctx context.Context, calls []*call[R, A]) {
-	order := func(c, d *call[R, A]) int { return strings.Compare(v.name(c.req), v.name(d.req)) }
-	left := slices.SortedStableFunc(slices.Values(calls), order)
-	rest := left
-	if len(calls) > 1 { // of one name the first alone
-		left = slices.CompactFunc(slices.Clone(left), func(c, d *call[R, A]) bool { return order(c, d) == 0 })
-	}
-	var err error
-	for _, function := range []string{v.first, v.second} {
-		if len(left) == 0 {
-			break
-		}
-		var reqs []R
-		for _, c := range left {
-			reqs = append(reqs, c.req)
-		}
-		var answers []A
-		if answers, err = v.send(ctx, function, reqs); err != nil {
-			break
-		}
-		for _, c := range left { // The answers come in the order of the requests.
-			if len(answers) > 0 && v.answered(&answers[0]) == v.name(c.req) {
-				c.answer, answers = &answers[0], answers[1:]
-			}
-		}
-		rest = slices.DeleteFunc(rest, func(c *call[R, A]) bool { return c.answer != nil })
-		left = rest
+// send sends a batch, and of each name its first call alone at first.
+func (v *verb) send(ctx context.Context, calls []*call) {
+	slices.SortStableFunc(calls, func(c, d *call) int { return strings.Compare(c.name, d.name) })
+	err := v.ask(ctx, v.first, slices.CompactFunc(slices.Clone(calls), func(c, d *call) bool { return c.name == d.name }))
+	rest := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.answer != nil })
+	if err == nil && len(rest) > 0 {
+		err = v.ask(ctx, v.second, rest)
 	}
 	if driver.IsNotApplied(err) && len(calls) > 1 {
 		err = errNotTogether
@@ -110,64 +100,65 @@ func (v *verb[R, A]) sendAll(ctx context.Context, calls []*call[R, A]) {
 	}
 }
 
-// do sends a request in a batch, or alone if that was undone. A call that is sent is awaited for
+// ask sends calls in one statement. The answers come in their order.
+func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
+	answers, err := send(ctx, v.s, v.s.pool.acquire, text, v.args(calls), v.scan)
+	for _, c := range calls {
+		if len(answers) > 0 && answers[0].name == c.name {
+			c.answer, answers = &answers[0], answers[1:]
+		}
+	}
+	return err
+}
+
+// do sends a call in a batch, or alone if that was undone. A call that is sent is awaited for
 // graceTime beyond the deadline of ctx, canceled or not, so that the release that follows does not
 // overtake it.
-func (v *verb[R, A]) do(ctx context.Context, req R) (*A, error) {
-	c := &call[R, A]{req: req}
-	sent := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		sent, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(graceTime))
-		defer cancel()
-	}
-	switch err := v.queue.Do(sent, c); {
+func (v *verb) do(ctx context.Context, c *call) (*answer, error) {
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
+	switch err := v.queue.Do(ctx, c); {
 	case errors.Is(err, batch.ErrNotSent):
 		return nil, driver.NotApplied(err)
 	case err != nil:
 		return nil, fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
 	}
 	if errors.Is(c.err, errNotTogether) {
-		v.sendAll(ctx, []*call[R, A]{c})
+		v.send(ctx, []*call{c})
 	}
 	return c.answer, c.err
 }
 
-// An acquireRequest is a request, with what the server keeps of it.
-type acquireRequest struct {
-	*driver.Request
-	metadata string
-}
-
-// An acquireRow is the server's answer.
-type acquireRow struct {
-	Name    string
-	Outcome string
-	Token   int64
-	Held    *holdJSON
-	Told    []string
-}
-
-func (s *Store) acquireVerb() *verb[acquireRequest, acquireRow] {
-	return &verb[acquireRequest, acquireRow]{
-		first:    "take",
-		second:   "enter",
-		name:     func(req acquireRequest) string { return req.Name },
-		answered: func(row *acquireRow) string { return row.Name },
-		send: func(ctx context.Context, function string, reqs []acquireRequest) ([]acquireRow, error) {
-			var names, owners, holders, metadata []string
-			var ttls, places, floors []int64
-			var limits, tokens []int32
-			for _, req := range reqs {
-				names, owners, holders = append(names, req.Name), append(owners, req.Owner), append(holders, req.Holder)
-				metadata = append(metadata, req.metadata)
-				ttls, places, floors = append(ttls, micros(req.TTL)), append(places, micros(req.Place)), append(floors, req.Floor)
-				limits, tokens = append(limits, int32(max(req.Limit, 1))), append(tokens, int32(max(req.Tokens, 1)))
-			}
-			return query(ctx, s, s.pool, "SELECT name, outcome, token, held, told FROM @."+function+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-				[]any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}, pgx.RowToStructByPos[acquireRow])
-		},
+func (s *Store) initVerbs() {
+	s.acquires.args = func(calls []*call) []any {
+		n := len(calls)
+		names, owners, holders, metadata := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		ttls, places, floors := make([]int64, n), make([]int64, n), make([]int64, n)
+		limits, tokens := make([]int32, n), make([]int32, n)
+		for i, c := range calls {
+			names[i], owners[i], holders[i], metadata[i] = c.name, c.req.Owner, c.req.Holder, c.json
+			ttls[i], places[i], floors[i] = micros(c.req.TTL), micros(c.req.Place), c.req.Floor
+			limits[i], tokens[i] = int32(max(c.req.Limit, 1)), int32(max(c.req.Tokens, 1))
+		}
+		return []any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}
 	}
+	s.acquires.scan = func(row pgx.CollectableRow) (a answer, err error) {
+		return a, row.Scan(&a.name, &a.outcome, &a.token, &a.held, &a.told)
+	}
+	s.acquires.init(s, "SELECT name, outcome, token, held, told FROM @.%s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", "take", "enter")
+
+	s.releases.args = func(calls []*call) []any {
+		n := len(calls)
+		names, owners, keeps := make([]string, n), make([]string, n), make([]int64, n)
+		for i, c := range calls {
+			names[i], owners[i], keeps[i] = c.name, c.end.Owner, micros(c.end.Keep)
+		}
+		return []any{names, owners, keeps}
+	}
+	s.releases.scan = func(row pgx.CollectableRow) (a answer, err error) {
+		return a, row.Scan(&a.name, &a.ended, &a.told)
+	}
+	s.releases.init(s, "SELECT name, ended, told FROM @.%s($1, $2, $3)", "give", "leave")
 }
 
 // Acquire implements [driver.Store].
@@ -180,13 +171,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, err
 	}
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	row, err := s.acquires.do(ctx, acquireRequest{&req, metadata})
+	answer, err := s.acquires.do(ctx, &call{name: req.Name, req: req, json: metadata})
 	if err != nil {
 		return res, err
 	}
-	s.tell(row.Told)
+	s.tell(answer.told)
 	s.maybeSweep()
-	switch row.Outcome {
+	switch answer.outcome {
 	case "again":
 		return res, errors.New("the owner has an entry")
 	case "floor":
@@ -194,14 +185,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case "last":
 		err = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 	case "held", "waiting":
-		res = driver.Result{Granted: row.Outcome == "held", Waiting: row.Outcome == "waiting", Token: row.Token}
+		res = driver.Result{Granted: answer.outcome == "held", Waiting: answer.outcome == "waiting", Token: answer.token}
 		s.startListening(res.Waiting)
 	}
 	if !res.Granted && !res.Waiting {
 		s.listener.forget(req.Name, req.Owner)
 	}
-	if row.Held != nil {
-		res.Held = row.Held.record()
+	if answer.held != nil {
+		res.Held = answer.held.record()
 	}
 	return res, err
 }
@@ -228,29 +219,8 @@ func checkRequest(req *driver.Request) error {
 // Renew implements [driver.Store]. It passes over rows that other transactions have locked, and
 // then waits for them a while, so that one of them costs no other its time.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	entries := make([]driver.Entry, len(reqs))
-	var left []int
-	for i, req := range reqs {
-		s.listener.expect(req.Name, req.Owner, req.TTL)
-		left = append(left, i)
-	}
-	left, err := s.renew(ctx, reqs, entries, left, false)
-	if err == nil && len(left) > 0 {
-		left, err = s.renew(ctx, reqs, entries, left, true)
-	}
-	if err == nil && len(left) > 0 {
-		err = errors.New("another transaction has locked the row")
-	}
-	return entries, err
-}
-
-// renew renews the entries with these numbers, and returns those of which the server says nothing.
-func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest, entries []driver.Entry, numbers []int, patient bool) (left []int, err error) {
-	var names, owners []string
-	var tokens, ttls []int64
-	for _, i := range numbers {
-		names, owners = append(names, reqs[i].Name), append(owners, reqs[i].Owner)
-		tokens, ttls = append(tokens, reqs[i].Token), append(ttls, micros(reqs[i].TTL))
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
 	}
 	type row struct {
 		Item    int
@@ -258,47 +228,41 @@ func (s *Store) renew(ctx context.Context, reqs []driver.RenewRequest, entries [
 		Token   int64
 		Told    []string
 	}
-	rows, err := query(ctx, s, renewSource{s}, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
-		[]any{names, owners, tokens, ttls, patient}, pgx.RowToStructByPos[row])
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
-	for _, row := range rows {
-		i := numbers[row.Item-1]
-		if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
-			s.listener.forget(reqs[i].Name, reqs[i].Owner)
-		}
-		s.tell(row.Told)
-	}
-	for _, i := range numbers {
-		if entries[i].State == driver.Unknown {
-			left = append(left, i)
-		}
-	}
-	return left, err
-}
-
-// A releaseRow is the server's answer.
-type releaseRow struct {
-	Name  string
-	Ended bool
-	Told  []string
-}
-
-func (s *Store) releaseVerb() *verb[driver.ReleaseRequest, releaseRow] {
-	return &verb[driver.ReleaseRequest, releaseRow]{
-		first:    "give",
-		second:   "leave",
-		name:     func(req driver.ReleaseRequest) string { return req.Name },
-		answered: func(row *releaseRow) string { return row.Name },
-		send: func(ctx context.Context, function string, reqs []driver.ReleaseRequest) ([]releaseRow, error) {
-			var names, owners []string
-			var keeps []int64
-			for _, req := range reqs {
-				names, owners, keeps = append(names, req.Name), append(owners, req.Owner), append(keeps, micros(req.Keep))
+	entries := make([]driver.Entry, len(reqs))
+	for _, patient := range []bool{false, true} {
+		var left []int
+		var names, owners []string
+		var tokens, ttls []int64
+		for i, req := range reqs {
+			if entries[i].State == driver.Unknown {
+				left, names, owners = append(left, i), append(names, req.Name), append(owners, req.Owner)
+				tokens, ttls = append(tokens, req.Token), append(ttls, micros(req.TTL))
+				s.listener.expect(req.Name, req.Owner, req.TTL)
 			}
-			return query(ctx, s, s.pool, "SELECT name, ended, told FROM @."+function+"($1, $2, $3)",
-				[]any{names, owners, keeps}, pgx.RowToStructByPos[releaseRow])
-		},
+		}
+		if len(left) == 0 {
+			return entries, nil
+		}
+		rows, err := query(ctx, s, s.forRenewals, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
+			[]any{names, owners, tokens, ttls, patient}, pgx.RowToStructByPos[row])
+		for _, row := range rows {
+			i := left[row.Item-1]
+			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
+				s.listener.forget(reqs[i].Name, reqs[i].Owner)
+			}
+			s.tell(row.Told)
+		}
+		if err != nil {
+			return entries, err
+		}
 	}
+	for _, e := range entries {
+		if e.State == driver.Unknown {
+			return entries, errors.New("another transaction has locked the row")
+		}
+	}
+	return entries, nil
 }
 
 // Release implements [driver.Store].
@@ -306,13 +270,13 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := errors.Join(s.checkUsable(ctx), pgclient.CheckOwner(req.Owner)); err != nil {
 		return false, err
 	}
-	row, err := s.releases.do(ctx, req)
+	answer, err := s.releases.do(ctx, &call{name: req.Name, end: req})
 	if err != nil {
 		return false, err
 	}
 	s.listener.forget(req.Name, req.Owner)
-	s.tell(row.Told)
-	return row.Ended, nil
+	s.tell(answer.told)
+	return answer.ended, nil
 }
 
 // A heldRow has the holds of a name.
@@ -322,7 +286,10 @@ type heldRow struct {
 }
 
 func (s *Store) queryHeld(ctx context.Context, text string, args ...any) ([]driver.Record, error) {
-	rows, err := query(ctx, s, s.pool, text, args, pgx.RowToStructByPos[heldRow])
+	if err := s.checkUsable(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := query(ctx, s, s.pool.acquire, text, args, pgx.RowToStructByPos[heldRow])
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -349,7 +316,11 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		after := ""
 		for {
-			rows, err := query(ctx, s, s.pool, "SELECT name, held, told FROM @.list($1, $2, $3)",
+			if err := s.checkUsable(ctx); err != nil {
+				yield(driver.Record{}, err)
+				return
+			}
+			rows, err := query(ctx, s, s.pool.acquire, "SELECT name, held, told FROM @.list($1, $2, $3)",
 				[]any{prefix, after, int64(pageSize)}, pgx.RowToStructByPos[row])
 			if err != nil {
 				yield(driver.Record{}, err)
@@ -386,7 +357,7 @@ func (s *Store) maybeSweep() {
 	s.goBackground(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
 		defer cancel()
-		_, _ = query(ctx, s, s.pool, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
+		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
 	})
 }
 

@@ -10,10 +10,11 @@ LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision *
 CREATE OR REPLACE FUNCTION span(p_micros bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_micros * interval '1 microsecond' $$
 --
--- Is what tells an owner, by a channel and a hash that only those know who have the secret.
+-- Is what tells an owner: the channel, the token, a hash that only those know who have the secret,
+-- and the name.
 CREATE OR REPLACE FUNCTION notice(p_channel text, p_name text, p_owner text, p_token bigint) RETURNS text
 LANGUAGE sql STABLE AS $$
-    SELECT p_channel || ' ' || left(encode(sha256(convert_to(p_name, 'UTF8') || decode('00', 'hex') || convert_to(p_owner, 'UTF8')), 'hex'), 32) || ' ' || p_token
+    SELECT concat_ws(' ', p_channel, p_token, left(encode(sha256(convert_to(p_name, 'UTF8') || decode('00', 'hex') || convert_to(p_owner, 'UTF8')), 'hex'), 32), p_name)
 $$
 --
 -- Describes a hold for people.
@@ -376,7 +377,7 @@ BEGIN
              ORDER BY l.name LIMIT p_names) AS n, look(n.name) AS k;
 END $$
 --
--- Notifies those that other functions have returned, each by "channel tag token": in a transaction
+-- Notifies those that other functions have returned (see notice): in a transaction
 -- of its own, after that of the change. Others would wait for this one's commit, and so for the
 -- disk.
 CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
