@@ -336,8 +336,8 @@ func defaultHolder() string {
 // Client closes the store.
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		u = &url.URL{} // The error quotes the URL, and with it perhaps a password.
+	if err != nil { // It quotes the URL, and with it perhaps a password.
+		return nil, fmt.Errorf("holdfast: open store: %w: this is no URL; in a password, characters other than letters and digits are written as %%40 for @", ErrInvalid)
 	}
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {

@@ -25,8 +25,10 @@ var (
 	functionsText string
 )
 
-// edition is that of the tables and functions. The second edition of this package had others.
-const edition = 3
+// edition is that of the tables and functions: the next with each change of them, so that Migrate
+// brings the change. Programs of the one before go on calling the functions: what is called in
+// another way, or means something else, gets another name or other arguments.
+const edition = 4
 
 // maxIdentifier is the length at which PostgreSQL truncates identifiers.
 const maxIdentifier = 63
@@ -70,22 +72,10 @@ func Migrations(opts *Options) ([]string, error) {
 	all = append(all, strings.Split(tablesText, "\n--\n")...)
 	all = append(all, strings.Split(functionsText, "\n--\n")...)
 	all = append(all, fmt.Sprintf("CREATE OR REPLACE FUNCTION edition() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT %d'", edition))
-	var statements []string
-	for _, text := range all {
-		if text = strings.TrimSpace(expand(text, schema)); !isComment(text) {
-			statements = append(statements, text)
-		}
+	for i, text := range all {
+		all[i] = expand(text, schema)
 	}
-	return statements, nil
-}
-
-func isComment(text string) bool {
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "--") {
-			return false
-		}
-	}
-	return true
+	return all, nil
 }
 
 // expand fills in a statement.

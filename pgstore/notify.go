@@ -46,7 +46,7 @@ type listener struct {
 	mu      sync.Mutex
 	entries map[string][]expected // by name
 	purgeAt int                   // the number of names at which entries that are over are deleted
-	untold  []string              // notifications that are to be sent, as function tell wants them
+	untold  []string              // whom to notify, as function tell wants it
 	telling bool                  // sendUntold runs
 }
 
@@ -211,8 +211,8 @@ func (l *listener) receive(payload string) {
 	}
 }
 
-// tell notifies the owners that a function of the server has named, in the background and in order.
-// After an error they learn of it when they renew.
+// tell notifies the owners that a function of the server has named, in the background, in order and
+// on one connection. After an error they learn of it when they renew.
 func (s *Store) tell(told []string) {
 	l := &s.listener
 	l.mu.Lock()
@@ -223,7 +223,6 @@ func (s *Store) tell(told []string) {
 	}
 }
 
-// sendUntold notifies until all owners are notified.
 func (s *Store) sendUntold() {
 	l := &s.listener
 	for {

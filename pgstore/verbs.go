@@ -49,8 +49,8 @@ type answer struct {
 	outcome string // of an Acquire
 	token   int64
 	held    *holdJSON
-	ended   bool // of a Release
-	told    []string
+	ended   bool     // of a Release
+	told    []string // whom to notify
 }
 
 // A verb sends the calls of many goroutines together, one batch at a time: the commit is what
@@ -106,6 +106,7 @@ func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
 	for _, c := range calls {
 		if len(answers) > 0 && answers[0].name == c.name {
 			c.answer, answers = &answers[0], answers[1:]
+			v.s.tell(c.answer.told)
 		}
 	}
 	return err
@@ -175,7 +176,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	if err != nil {
 		return res, err
 	}
-	s.tell(answer.told)
 	s.maybeSweep()
 	switch answer.outcome {
 	case "again":
@@ -248,10 +248,10 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			[]any{names, owners, tokens, ttls, patient}, pgx.RowToStructByPos[row])
 		for _, row := range rows {
 			i := left[row.Item-1]
+			s.tell(row.Told)
 			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
 				s.listener.forget(reqs[i].Name, reqs[i].Owner)
 			}
-			s.tell(row.Told)
 		}
 		if err != nil {
 			return entries, err
@@ -275,7 +275,6 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	s.listener.forget(req.Name, req.Owner)
-	s.tell(answer.told)
 	return answer.ended, nil
 }
 

@@ -1,13 +1,11 @@
 package pgclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -35,54 +33,24 @@ type lineError struct {
 func (e lineError) Error() string { return e.line }
 func (e lineError) Unwrap() error { return e.error }
 
-// The form of pgx errors for an attempt to connect: the address, its host, and the reason, in which
-// package net repeats the address.
-var (
-	dialAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`dial error: dial \w+ [^ ]+: `) })
-	dialLine    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?)(\S+) \(([^()]*)\): (.*)$`) })
-)
-
-// missingFunction matches the server's error for a function that does not exist, which has the
-// types of all its arguments.
-var missingFunction = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(function [^()]*)\([^()]*\) does not exist`) })
-
-// InOneLine gives an error that has several lines, an address twice, or the types of all arguments
-// of a function, a text that people can read. The client library has a line for each address that
-// it tried, with and without TLS.
+// InOneLine gives an error that has several lines a text of one line. The client library has a line
+// for each address that it tried, with and without TLS: one that repeats another is left out.
 func InOneLine(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	var line, last string
-	short := missingFunction().ReplaceAllString(dialAddress().ReplaceAllString(text, ""), "$1 does not exist")
-	for part := range strings.SplitSeq(short, "\n") {
-		part = strings.ReplaceAll(strings.TrimSpace(part), "\t", " ")
-		if m := dialLine().FindStringSubmatch(part); m != nil {
-			address, host := m[2], m[3]
-			switch {
-			case address == last:
-				part = m[4]
-			case strings.HasPrefix(strings.Trim(address, "["), host):
-				part = m[1] + address + ": " + m[4]
-			}
-			last = address
-		}
-		switch {
-		case line == "" || strings.HasSuffix(line, part):
-			line = cmp.Or(line, part)
-		case strings.HasSuffix(line, ":"):
-			line += " " + part
-		default:
-			line += "; " + part
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		line = strings.ReplaceAll(strings.TrimSpace(line), "\t", " ")
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
 		}
 	}
-	// With sslmode=prefer, the default, the attempt without TLS counts.
-	line = strings.Replace(line, "tls error: server refused TLS connection; server error: ", "", 1)
-	if line == text {
+	text := strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": ")
+	if text == err.Error() {
 		return err
 	}
-	return lineError{err, line}
+	return lineError{err, text}
 }
 
 // PreconditionErr returns why a call cannot begin, or nil if it can.
