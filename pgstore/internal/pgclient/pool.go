@@ -35,7 +35,11 @@ var libpqOnly = []string{
 func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 	plain := *u
 	plain.RawQuery = strings.ReplaceAll(u.RawQuery, "+", "%20") // pgx, as libpq, takes + as it is
-	config, err := pgxpool.ParseConfig(plain.String())
+	text := plain.String()
+	if rest, short := strings.CutPrefix(text, u.Scheme+":"); short && !strings.HasPrefix(rest, "//") {
+		text = u.Scheme + "://" + rest // as pgx wants it where the URL names no host
+	}
+	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, parseErrReason(err))
 	}
