@@ -16,7 +16,6 @@ var want = map[string]string{
 	"long-job": "renewed by itself: still held after twice the TTL\nextended by hand: still held after twice the TTL\n",
 	"fenced-writer": "successor writes: done\npaused holder writes: refused, stale token\n" +
 		"had it asked, it would have known: true\nthe register holds: new\n",
-	"http-conflict": "second request: 409 Conflict, Retry-After \"1\"\nfirst request: 200 OK, Retry-After \"\"\n",
 	"shutdown": "terminated\nthe server has shut down: <nil>\nthe leader has resigned: election: no leader\n" +
 		"the request was answered: 200 OK, done under its lock: true\n",
 	"worker-pool": "20 jobs were done 20 times by 3 processes\n",

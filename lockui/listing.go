@@ -21,6 +21,10 @@ const (
 	examineInterval = 10 * time.Minute // while somebody watches
 	examineRetry    = 15 * time.Second // after an examination that could not be made
 	examineTimeout  = 30 * time.Second
+
+	// staleAfter is how much longer than expected a store may take to answer before its locks count
+	// as old. A listing that takes as long as the last one did is no sign of silence.
+	staleAfter = 2 * time.Second
 )
 
 // A store is a store that is shown.
@@ -30,8 +34,12 @@ type store struct {
 
 	mu        sync.Mutex
 	listing   chan struct{} // closed at the end of the listing under way, nil if there is none
-	snapshot  *lockview.Snapshot
-	failures  int64
+	listed    time.Time     // the end of the last listing; zero before the first
+	failure   error         // of the last listing, nil if it was answered
+	damaged   error         // the first damaged record of the last listing, nil if there is none
+	answered  time.Time     // the end of the last listing that was answered; zero before the first
+	took      time.Duration // how long that listing took
+	locks     []lockview.Lock
 	examining bool
 	examined  time.Time // zero before the first examination
 	findings  []doctor.Finding
@@ -39,7 +47,7 @@ type store struct {
 }
 
 // canList reports whether the store lists its locks, as far as its last answer shows.
-func (s *store) canList() bool { return !errors.Is(s.snapshot.Failure(), holdfast.ErrUnsupported) }
+func (s *store) canList() bool { return !errors.Is(s.failure, holdfast.ErrUnsupported) }
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
@@ -51,24 +59,36 @@ func (s *store) refresh(maxAge time.Duration) <-chan struct{} {
 	if s.listing != nil {
 		return s.listing
 	}
-	if !s.snapshot.At.IsZero() && time.Since(s.snapshot.At) < maxAge {
+	if !s.listed.IsZero() && time.Since(s.listed) < maxAge {
 		return closed
 	}
 	s.listing = make(chan struct{})
-	go func(last *lockview.Snapshot) {
-		ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-		defer cancel()
-		snapshot := lockview.Take(ctx, s.client, "", last)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.snapshot = snapshot
-		if snapshot.Failure() != nil {
-			s.failures++
-		}
-		close(s.listing)
-		s.listing = nil
-	}(s.snapshot)
+	go s.list()
 	return s.listing
+}
+
+// list lists the locks. A listing that fails leaves those of the last one that was answered, since
+// a lock that is missing from it may be held.
+func (s *store) list() {
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
+	began := time.Now()
+	locks, errs := lockview.List(ctx, s.client, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed, s.failure, s.damaged = time.Now(), nil, nil
+	for _, err := range errs {
+		if errors.Is(err, holdfast.ErrCorrupt) {
+			s.damaged = cmp.Or(s.damaged, err)
+		} else {
+			s.failure = cmp.Or(s.failure, err)
+		}
+	}
+	if s.failure == nil {
+		s.answered, s.took, s.locks = s.listed, s.listed.Sub(began), locks
+	}
+	close(s.listing)
+	s.listing = nil
 }
 
 // refreshAll lists all stores that were not listed within the interval, and lets them examine
@@ -145,29 +165,26 @@ type holdView struct {
 func (s *store) view(index int, interval time.Duration) (storeView, []holdView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	passed := time.Since(s.answered)
 	v := storeView{Name: s.name, State: storeLive, Findings: s.findings}
-	age, stale := s.snapshot.Stale(now, interval)
-	switch failure := s.snapshot.Failure(); {
+	switch {
 	case !s.canList():
 		v.State = storeUnlisted
-	case s.snapshot.Answered.IsZero() && failure == nil:
+	case s.answered.IsZero() && s.failure == nil:
 		v.State = storeAsked
-	case stale:
+	case s.answered.IsZero():
 		v.State = storeSilent
+	case passed > interval+2*s.took+staleAfter:
+		v.State, v.SilentMS = storeSilent, passed.Milliseconds()
 	}
-	if !s.snapshot.Answered.IsZero() && v.State == storeSilent {
-		v.SilentMS = age.Milliseconds()
-	}
-	if v.State != storeUnlisted && len(s.snapshot.Errs) > 0 {
-		v.Error = s.snapshot.Errs[0].Error()
+	if err := cmp.Or(s.failure, s.damaged); err != nil && s.canList() {
+		v.Error = err.Error()
 	}
 	if s.unfit != nil {
 		v.Unfit = s.unfit.Error()
 	}
 	var holds []holdView
-	passed := now.Sub(s.snapshot.At)
-	for _, lock := range s.snapshot.Locks {
+	for _, lock := range s.locks {
 		for _, hold := range lock {
 			h := holdView{Store: index}
 			if age, ok := lockview.Age(hold); ok {

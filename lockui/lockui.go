@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
 // Options configure a [Handler]. Only Stores is required.
@@ -103,7 +102,7 @@ func Handler(o Options) (http.Handler, error) {
 			name = fmt.Sprintf("%s (%d)", base, n)
 		}
 		names[name] = true
-		p.stores = append(p.stores, &store{name: name, client: s.Client, snapshot: &lockview.Snapshot{}})
+		p.stores = append(p.stores, &store{name: name, client: s.Client})
 	}
 	if o.Token != "" {
 		p.session = sessionOf(o.Token)

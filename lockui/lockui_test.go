@@ -40,8 +40,8 @@ type testStore struct {
 func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	s.lists.Add(1)
 	return func(yield func(driver.Record, error) bool) {
-		if s.broken.Load() {
-			yield(driver.Record{}, errors.New("dial tcp 127.0.0.1:1: connection refused"))
+		if s.broken.Load() { // It fails after the first lock, which nobody had seen before.
+			_ = yield(driver.Record{Name: "a part of a listing"}, nil) && yield(driver.Record{}, errors.New("dial tcp 127.0.0.1:1: connection refused"))
 			return
 		}
 		if s.silent.Load() {
@@ -330,7 +330,7 @@ func TestPageMetrics(t *testing.T) {
 		_, body := get(h, "/metrics")
 		for _, want := range []string{
 			"# TYPE holdfast_store_up gauge\nholdfast_store_up{store=\"a\\\"b\\\\c\\nd\"} 1\n", `,state="held"} 1`, `,state="kept"} 1`,
-			"holdfast_store_waiting{", "holdfast_store_oldest_hold_seconds{", "holdfast_store_list_errors_total{store=\"a\\\"b\\\\c\\nd\"} 0\n",
+			"holdfast_store_waiting{", "holdfast_store_oldest_hold_seconds{",
 		} {
 			if !strings.Contains(body, want) {
 				t.Errorf("there is no %q in\n%s", want, body)

@@ -11,15 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-// metrics are the figures of a store, with their types and what they mean.
-var metrics = []struct{ name, kind, help string }{
-	{"up", "gauge", "Whether the store answered the last listing."},
-	{"locks", "gauge", "Locks of the last listing."},
-	{"waiting", "gauge", "Clients that wait in the queues of the store."},
-	{"oldest_hold_seconds", "gauge", "Age of the oldest hold."},
-	{"list_seconds", "gauge", "Duration of the last listing that was answered."},
-	{"list_errors_total", "counter", "Listings that failed."},
-	{"findings", "gauge", "Findings of the last examination."},
+// metrics are the figures of a store, and what they mean.
+var metrics = []struct{ name, help string }{
+	{"up", "Whether the store answered the last listing."},
+	{"locks", "Locks of the last listing."},
+	{"waiting", "Clients that wait in the queues of the store."},
+	{"oldest_hold_seconds", "Age of the oldest hold."},
+	{"findings", "Findings of the last examination."},
 }
 
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
@@ -41,16 +39,15 @@ func (s *store) figures(add func(name, label string, value float64)) {
 		return
 	}
 	up := 0.0
-	if s.snapshot.Failure() == nil && !s.snapshot.At.IsZero() {
+	if s.failure == nil && !s.listed.IsZero() {
 		up = 1
 	}
 	add("up", "", up)
-	add("list_errors_total", "", float64(s.failures))
-	if s.snapshot.Answered.IsZero() {
+	if s.answered.IsZero() {
 		return // its locks are unknown, not none
 	}
 	held, kept, waiting, oldest := 0, 0, 0, time.Duration(0)
-	for _, lock := range s.snapshot.Locks {
+	for _, lock := range s.locks {
 		if waiting += lock[0].Waiting; lock[0].Kept {
 			kept++
 		} else {
@@ -66,7 +63,6 @@ func (s *store) figures(add func(name, label string, value float64)) {
 	add("locks", `,state="kept"`, float64(kept))
 	add("waiting", "", float64(waiting))
 	add("oldest_hold_seconds", "", oldest.Seconds())
-	add("list_seconds", "", s.snapshot.Took.Seconds())
 }
 
 // serveMetrics writes the text format of Prometheus. A scrape counts as a viewer for a moment: it
@@ -81,7 +77,7 @@ func (p *page) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	var out bytes.Buffer
 	for _, m := range metrics {
-		fmt.Fprintf(&out, "# HELP holdfast_store_%s %s\n# TYPE holdfast_store_%s %s\n%s", m.name, m.help, m.name, m.kind, lines[m.name])
+		fmt.Fprintf(&out, "# HELP holdfast_store_%s %s\n# TYPE holdfast_store_%s gauge\n%s", m.name, m.help, m.name, lines[m.name])
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(out.Bytes())

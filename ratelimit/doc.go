@@ -23,7 +23,7 @@
 // taken lately if that is more. So fewer than N calls pass in a window if calls
 // always wait for every share. If a release takes longer than this, its call does
 // not pass, and the share is used up. When the releases of a store become slow, this
-// happens to a few calls of each Client, until the Client has measured how slow they are.
+// happens to a few calls of each [Limiter], until it has measured how slow they are.
 //
 // A process that is paused between the return of Take and the call makes the call
 // late, and so perhaps within a window of N others.

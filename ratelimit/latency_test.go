@@ -148,7 +148,7 @@ func TestLateAnswer(t *testing.T) {
 }
 
 // TestSlowReleases: calls pass on a store whose releases are always much slower than
-// its acquisitions, also where each call has a Limiter of its own.
+// its acquisitions.
 func TestSlowReleases(t *testing.T) {
 	for _, n := range []int{1, 10} {
 		for _, took := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
@@ -159,13 +159,14 @@ func TestSlowReleases(t *testing.T) {
 				store.Set(faultstore.Release, slow(always(0), always(took)))
 				locks := holdfast.New(store, nil)
 				defer locks.Close()
+				limit := ratelimit.New(locks, n, time.Second)
 				var mu sync.Mutex
 				var passed []time.Time
 				var group sync.WaitGroup
 				for range 10 {
 					group.Go(func() {
 						for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
-							if err := ratelimit.New(locks, n, time.Second).Take(t.Context(), "key"); err == nil {
+							if err := limit.Take(t.Context(), "key"); err == nil {
 								mu.Lock()
 								passed = append(passed, time.Now())
 								mu.Unlock()
@@ -235,11 +236,12 @@ func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Dur
 	for range 6 {
 		locks := holdfast.New(store, nil)
 		defer locks.Close()
+		limit := ratelimit.New(locks, n, window)
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), length)
 			defer cancel()
 			for ctx.Err() == nil {
-				err := ratelimit.New(locks, n, window).Wait(ctx, "key")
+				err := limit.Wait(ctx, "key")
 				switch {
 				case err == nil:
 					mu.Lock()

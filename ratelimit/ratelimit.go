@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -54,14 +51,17 @@ func (e *LimitError) Seconds() string {
 	return strconv.Itoa(max(1, int(math.Ceil(e.RetryAfter.Seconds()))))
 }
 
-// A Limiter lets at most N calls for a key pass in any window. It keeps only its
-// parameters: making one for a single call is fine. All Limiters of the same key
-// must use the same N and window. The measured time of a store's releases is kept
-// with the Client: use one Client, not one for each call.
+// A Limiter lets at most N calls for a key pass in any window. All Limiters of the
+// same key must use the same N and window. A Limiter measures how long the releases
+// of its store take: use one for many calls.
 type Limiter struct {
 	locks  *holdfast.Client
 	n      int
 	window time.Duration
+
+	// slowest estimates the longest time in nanoseconds that recent releases took. A
+	// longer release raises it at once; every other release lowers it by an eighth.
+	slowest atomic.Int64
 }
 
 // New returns a limiter for n calls, at most MaxCalls, in any window of that
@@ -105,16 +105,16 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 		return err
 	}
 	released := time.Now()
-	estimate := releaseTimeOf(l.locks)
-	grace := max(l.window/100+3*released.Sub(began), 2*estimate.current())
+	slowest := l.slowest.Load()
+	grace := max(l.window/100+3*released.Sub(began), 2*time.Duration(slowest))
 	if err := lock.ReleaseKeep(l.window + grace); err != nil {
 		return err
 	}
 	took := time.Since(released)
 	// A single reply that is very late raises the next grace period at most tenfold.
 	// So a pause costs little, and a few calls suffice to measure a store with
-	// releases that are always slow.
-	estimate.record(min(took, 5*grace))
+	// releases that are always slow. Of two concurrent calls either may win.
+	l.slowest.Store(max(int64(min(took, 5*grace)), slowest-slowest/8))
 	if took <= grace {
 		return nil
 	}
@@ -123,32 +123,6 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 		retryAfter = took
 	}
 	return &LimitError{Key: key, RetryAfter: max(0, min(l.window, retryAfter))}
-}
-
-// A releaseTime estimates the longest time that recent releases took. A longer
-// release raises it at once; every other release lowers it by an eighth.
-type releaseTime struct{ nanoseconds atomic.Int64 }
-
-func (t *releaseTime) current() time.Duration { return time.Duration(t.nanoseconds.Load()) }
-
-func (t *releaseTime) record(d time.Duration) {
-	old := t.nanoseconds.Load()
-	t.nanoseconds.Store(max(int64(d), old-old/8)) // of two concurrent calls either may win
-}
-
-// releaseTimes has a *releaseTime for each weak.Pointer to a Client that is in use.
-var releaseTimes sync.Map
-
-// releaseTimeOf returns the estimate of how long the releases of a Client take.
-func releaseTimeOf(locks *holdfast.Client) *releaseTime {
-	key := weak.Make(locks)
-	estimate, found := releaseTimes.Load(key)
-	if !found {
-		if estimate, found = releaseTimes.LoadOrStore(key, new(releaseTime)); !found {
-			runtime.AddCleanup(locks, func(key weak.Pointer[holdfast.Client]) { releaseTimes.Delete(key) }, key)
-		}
-	}
-	return estimate.(*releaseTime)
 }
 
 // Wait waits until a call for the key may pass, or ctx ends. Waiting calls pass in

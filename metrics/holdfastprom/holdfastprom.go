@@ -42,9 +42,6 @@ type Options struct {
 
 	// Trace returns the trace and span of a context for exemplars, "" for none. nil means none.
 	Trace func(ctx context.Context) (traceID, spanID string)
-
-	// ClientGoNames makes leader_election_master_status as well, the metric of k8s.io/client-go.
-	ClientGoNames bool
 }
 
 // A Collector makes the metrics. It is a prometheus.Collector.
@@ -55,7 +52,7 @@ type Collector struct {
 	acquire, hold, margin, request *prometheus.HistogramVec
 	holds, waiters                 *prometheus.GaugeVec
 	renewals                       *prometheus.CounterVec
-	leader, clientGoLeader         *prometheus.Desc
+	leader                         *prometheus.Desc
 
 	made sync.Map // a [2]string for each store and group of which start has made the series
 
@@ -91,10 +88,6 @@ func New(o *Options) *Collector {
 			Name: "holdfast_renewals_total", Help: "Renewals of locks.",
 		}, []string{"store", "outcome"}),
 		leader: prometheus.NewDesc("holdfast_leader", "Whether this process leads, 1 or 0.", []string{"election"}, nil),
-	}
-	if o.ClientGoNames {
-		c.clientGoLeader = prometheus.NewDesc("leader_election_master_status",
-			"Whether this process leads, 1 or 0.", []string{"name"}, nil)
 	}
 	return c
 }
@@ -206,9 +199,6 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 		metric.Describe(to)
 	}
 	to <- c.leader
-	if c.clientGoLeader != nil {
-		to <- c.clientGoLeader
-	}
 }
 
 // Collect implements prometheus.Collector.
@@ -228,8 +218,5 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for name, value := range leads {
 		to <- prometheus.MustNewConstMetric(c.leader, prometheus.GaugeValue, value, name)
-		if c.clientGoLeader != nil {
-			to <- prometheus.MustNewConstMetric(c.clientGoLeader, prometheus.GaugeValue, value, name)
-		}
 	}
 }

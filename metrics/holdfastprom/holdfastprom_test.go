@@ -258,17 +258,15 @@ func TestNamesAreNoLabels(t *testing.T) {
 // The leader shows 1 from its election on, and 0 before and after.
 func TestLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		collector, registry := register(t, &holdfastprom.Options{ClientGoNames: true})
+		collector, registry := register(t, nil)
 		locks := holdfast.New(memstore.New(), nil)
 		defer locks.Close()
 		e := election.New(locks, "office", nil)
 		collector.AddElection(e)
 		check := func(when string, want float64) {
 			t.Helper()
-			for _, name := range []string{"holdfast_leader office", "leader_election_master_status office"} {
-				if got := counts(t, registry)[name]; got != want {
-					t.Errorf("%s %s is %v, want %v", when, name, got, want)
-				}
+			if got := counts(t, registry)["holdfast_leader office"]; got != want {
+				t.Errorf("%s holdfast_leader is %v, want %v", when, got, want)
 			}
 		}
 		check("before", 0)
