@@ -39,9 +39,7 @@ func (p *probe) run() error {
 	if p.tryLock() {
 		p.checkNotices()
 	}
-	for _, owner := range slices.Clone(p.owners) { // of what has failed; most hold nothing any more
-		_, _ = p.release(owner)
-	}
+	p.releaseAll()
 	if len(p.owners) > 0 {
 		p.findings.check("trace", "", true, Warning, fmt.Sprintf("the name %q may be taken still: it is free in %v", p.name, probeTTL), "nothing left of the examination", "")
 	}
@@ -177,6 +175,13 @@ func (p *probe) release(owner string) (bool, error) {
 	return ended, err
 }
 
+// releaseAll releases what may be held, or waited for.
+func (p *probe) releaseAll() {
+	for _, owner := range slices.Clone(p.owners) {
+		_, _ = p.release(owner) // Most hold nothing any more.
+	}
+}
+
 // checkClock reports clocks that are certainly apart: that of the store is between least and most
 // ahead of that of this host.
 func (p *probe) checkClock(least, most time.Duration) {
@@ -191,39 +196,36 @@ func (p *probe) checkClock(least, most time.Duration) {
 }
 
 // checkNotices times the notice of a release to a waiter. A store may connect for notices when it
-// first has a waiter, and send one for all names when it has: then there is another round.
+// first has a waiter, too late for the notice of that one: the second round counts.
 func (p *probe) checkNotices() {
-	const rounds = 3
-	notices := make(chan string, 16)
+	notices := make(chan struct{}, 16)
 	if notifier, ok := p.store.(driver.Notifier); ok {
 		defer notifier.Notify(func(name, owner string, token int64) {
-			if name == p.name || name == "" {
+			if name == p.name {
 				select {
-				case notices <- name:
+				case notices <- struct{}{}:
 				default:
 				}
 			}
 		})()
 	}
-	var f Finding
-	for again, round := true, 0; again && round < rounds; round++ {
-		f, again = p.timeNotice(notices)
-	}
-	p.findings = append(p.findings, f)
+	_ = p.timeNotice(notices)
+	p.findings = append(p.findings, p.timeNotice(notices))
 }
 
-// timeNotice makes one round. It requests another one if all that came was a notice for all names.
-func (p *probe) timeNotice(notices <-chan string) (f Finding, again bool) {
-	f = Finding{Check: "notices", Severity: Failure, Want: "a waiter that is notified of a release"}
+// timeNotice makes one round.
+func (p *probe) timeNotice(notices <-chan struct{}) Finding {
+	defer p.releaseAll() // The waiter may hold the name.
+	f := Finding{Check: "notices", Severity: Failure, Want: "a waiter that is notified of a release"}
 	holder, res, err := p.acquire(0)
 	if err != nil || !res.Granted {
 		f.Found = stepError("take a free lock", err, "refused").Error()
-		return f, false
+		return f
 	}
-	waiter, res, err := p.acquire(probeTTL)
+	_, res, err = p.acquire(probeTTL)
 	if err != nil || res.Granted {
 		f.Found = stepError("wait for a lock that is held", err, "granted, to a second owner").Error()
-		return f, false
+		return f
 	}
 	if !res.Waiting {
 		f.Severity, f.Found, f.Want = Note, "no notices: waiters try at intervals (Config.Backoff)", ""
@@ -231,7 +233,7 @@ func (p *probe) timeNotice(notices <-chan string) (f Finding, again bool) {
 			f.Severity, f.Want = Warning, "a place in the queue, so that waiters are served in order and at once"
 			f.Remedy = "a connection without a pooler, and the rights for queues that the documentation of the store names"
 		}
-		return f, false
+		return f
 	}
 	for len(notices) > 0 {
 		<-notices // of the attempt itself
@@ -239,23 +241,19 @@ func (p *probe) timeNotice(notices <-chan string) (f Finding, again bool) {
 	sent := time.Now()
 	if ended, err := p.release(holder); err != nil || !ended {
 		f.Found = stepError("release a lock", err, "not held").Error()
-		return f, false
+		return f
 	}
 	timeout := time.NewTimer(requestTimeout)
 	defer timeout.Stop()
+	f.Severity, f.Found = Warning, fmt.Sprintf("a waiter was not notified of a release within %v", requestTimeout)
+	f.Want, f.Remedy = "a notice at once", "the rights for notices that the documentation of the store names"
 	select {
-	case name := <-notices:
-		if again = name != p.name; !again {
-			f.Severity, f.Found, f.Want = OK, fmt.Sprintf("a waiter was notified %v after the release was sent", round(time.Since(sent))), ""
-			return f, false
-		}
+	case <-notices:
+		f = Finding{Check: f.Check, Severity: OK, Found: fmt.Sprintf("a waiter was notified %v after the release was sent", round(time.Since(sent)))}
 	case <-timeout.C:
 	case <-p.ctx.Done():
 	}
-	_, _ = p.release(waiter) // which may hold the name by now
-	f.Severity, f.Found = Warning, fmt.Sprintf("a waiter was not notified of a release within %v", requestTimeout)
-	f.Want, f.Remedy = "a notice at once", "the rights for notices that the documentation of the store names"
-	return f, again
+	return f
 }
 
 // round shortens a duration for people.

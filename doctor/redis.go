@@ -84,12 +84,9 @@ func examineRedisServer(ctx context.Context, store *redisstore.Store, server red
 	all.check("redis.eviction", "no lock is evicted", info["maxmemory"] != "0" && info["maxmemory"] != "" && policy != "noeviction", Failure,
 		fmt.Sprintf("maxmemory-policy %s may evict locks while they are held", policy), "maxmemory-policy noeviction",
 		"redis-cli CONFIG SET maxmemory-policy noeviction && redis-cli CONFIG REWRITE")
-	used, limit := number(info, "used_memory"), number(info, "maxmemory")
-	all.check("redis.memory", "there is room in its memory", limit > 0 && used > limit, Failure,
-		fmt.Sprintf("its memory is full (used_memory %d, maxmemory %d), and it takes no changes", used, limit), "room in its memory", "a greater maxmemory, or fewer keys of other programs")
 	all = append(all, examinePersistence(ctx, store, server, info, o))
-	replicas, least := number(info, "connected_slaves"), int64(store.Options().MinReplicas)
-	switch {
+	replicas, _ := strconv.Atoi(info["connected_slaves"])
+	switch least := store.Options().MinReplicas; {
 	case replicas < least:
 		all.check("redis.failover", "", true, Failure, fmt.Sprintf("it has %d replicas, and %d have to confirm each lock (MinReplicas)", replicas, least),
 			fmt.Sprintf("%d replicas that are connected", least), "start them, or a smaller min_replicas")
@@ -107,12 +104,6 @@ func examineRedisServer(ctx context.Context, store *redisstore.Store, server red
 		}
 	}
 	return all, nil
-}
-
-// number returns a number of INFO, 0 if there is none.
-func number(info map[string]string, name string) int64 {
-	n, _ := strconv.ParseInt(info[name], 10, 64)
-	return n
 }
 
 // examinePersistence checks what a restart of the server does to locks.

@@ -17,25 +17,13 @@ import (
 	"github.com/holdfast-go/holdfast/ratelimit"
 )
 
-// TestOfferedThousandASecond: of 1000 calls a second for 10 s by three replicas,
-// one in 100 ms passes, 100 in all, less what a place stays taken for longer than
-// the window.
-func TestOfferedThousandASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		passed, window := offer(t, 1, 100*time.Millisecond, 10*time.Second)
-		if n := len(passed); n < 98 || n > 100 {
-			t.Errorf("%d passed, want 98 to 100", n)
-		}
-		apart(t, passed, 1, window)
-	})
-}
-
-// TestSlidingWindow: of 1000 calls a second, N pass in any window, never more.
+// TestSlidingWindow: of 1000 calls a second for 10 s by three replicas, N pass in any window, never
+// more, and few less: a place stays taken for a little longer than the window.
 func TestSlidingWindow(t *testing.T) {
-	for _, n := range []int{2, 3, 7} {
+	for _, n := range []int{1, 2, 3, 7} {
 		synctest.Test(t, func(t *testing.T) {
 			passed, window := offer(t, n, 100*time.Millisecond, 10*time.Second)
-			if got, want := len(passed), 100*n; got < want*98/100 || got > want+n {
+			if got, want := len(passed), 100*n; got < want*98/100 || got >= want+n {
 				t.Errorf("%d passed, want %d", got, want)
 			}
 			apart(t, passed, n, window)
@@ -78,24 +66,37 @@ func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time
 func TestEachStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		calls, window := 3, 250*time.Millisecond
-		if !s.OpenURL(t, s.URL(), nil).Guarantees().Limits {
-			err := ratelimit.New(s.OpenURL(t, s.URL(), nil), calls, window).Take(t.Context(), "key")
+		if locks := s.Open(t, nil); !locks.Guarantees().Limits {
+			err := ratelimit.New(locks, calls, window).Take(t.Context(), "key")
 			if !errors.Is(err, holdfast.ErrUnsupported) {
 				t.Errorf("a limit of %d on a store without limits: %v", calls, err)
 			}
 			calls = 1
 		}
-		p := &passes{}
+		// The return of Take is seen late on a busy machine: so the release is noted as well, which
+		// comes before the last look at the clock.
+		var mu sync.Mutex
+		var begins, ends []time.Time // of releases, and of calls
 		var group sync.WaitGroup
 		for range 3 {
-			c := p.caller(t, s, s.URL())
+			var released time.Time
+			locks := s.Open(t, &holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+				if e.Kind == holdfast.EventReleased || e.Kind == holdfast.EventKept {
+					released = time.Now()
+				}
+			}}})
+			limit := ratelimit.New(locks, calls, window)
 			group.Go(func() {
 				for passed := 0; passed < 5; {
-					err := c.take(ratelimit.New(c.locks, calls, window))
+					err := limit.Take(context.Background(), "key")
+					ended := time.Now()
 					var limited *ratelimit.LimitError
 					switch {
 					case err == nil:
 						passed++
+						mu.Lock()
+						begins, ends = append(begins, released), append(ends, ended)
+						mu.Unlock()
 					case !errors.As(err, &limited) || limited.RetryAfter > window+time.Second:
 						t.Error(err)
 						return
@@ -106,68 +107,14 @@ func TestEachStore(t *testing.T) {
 			})
 		}
 		group.Wait()
-		p.judge(t, calls, window)
-	})
-}
-
-// Passes are when calls passed. The return of Take is seen late on a busy machine:
-// so the release is noted as well, which comes before the last look at the clock.
-type passes struct {
-	mu     sync.Mutex
-	begins []time.Time // of releases
-	ends   []time.Time // of calls
-}
-
-// A caller makes one call at a time.
-type caller struct {
-	p        *passes
-	locks    *holdfast.Client
-	acquired func() // called when a place has been granted, if not nil
-	released time.Time
-}
-
-func (p *passes) caller(t *testing.T, s *storetest.Store, url string) *caller {
-	c := &caller{p: p}
-	c.locks = s.OpenURL(t, url, &holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
-		switch e.Kind {
-		case holdfast.EventAcquired:
-			if c.acquired != nil {
-				c.acquired()
+		slices.SortFunc(begins, time.Time.Compare)
+		slices.SortFunc(ends, time.Time.Compare)
+		for i := calls; i < len(ends); i++ {
+			if gap := ends[i].Sub(begins[i-calls]); gap < window {
+				t.Errorf("%d calls passed within %v, the window is %v", calls+1, gap, window)
 			}
-		case holdfast.EventReleased, holdfast.EventKept:
-			c.released = time.Now()
 		}
-	}}})
-	return c
-}
-
-func (c *caller) take(limit *ratelimit.Limiter) error {
-	err := limit.Take(context.Background(), "key")
-	ended := time.Now()
-	if err == nil {
-		c.p.mu.Lock()
-		defer c.p.mu.Unlock()
-		c.p.begins, c.p.ends = append(c.p.begins, c.released), append(c.p.ends, ended)
-	}
-	return err
-}
-
-func (p *passes) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.ends)
-}
-
-// judge checks that no window saw more than n calls.
-func (p *passes) judge(t *testing.T, n int, window time.Duration) {
-	t.Helper()
-	slices.SortFunc(p.begins, time.Time.Compare)
-	slices.SortFunc(p.ends, time.Time.Compare)
-	for i := n; i < len(p.ends); i++ {
-		if gap := p.ends[i].Sub(p.begins[i-n]); gap < window {
-			t.Errorf("%d calls passed within %v, the window is %v", n+1, gap, window)
-		}
-	}
+	})
 }
 
 // TestKeysAreApart: keys do not share places, and RetryAfter is when a place is free.

@@ -14,9 +14,6 @@ type RedisCluster struct {
 	Replicas []*Redis
 }
 
-// hashSlots is the number of hash slots of every Redis Cluster.
-const hashSlots = 16384
-
 // StartRedisCluster starts a cluster and returns when all its nodes report that it is
 // complete.
 func StartRedisCluster(tb TB, args ...string) *RedisCluster {
@@ -30,37 +27,16 @@ func StartRedisCluster(tb TB, args ...string) *RedisCluster {
 		Masters:  StartRedises(tb, masters, options...),
 		Replicas: StartRedises(tb, masters, options...),
 	}
-	for i, node := range c.Masters {
-		first, last := i*hashSlots/masters, (i+1)*hashSlots/masters-1
-		node.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
-	}
-	host, port, err := net.SplitHostPort(c.Masters[0].Addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, node := range c.allNodes()[1:] {
-		node.Do("CLUSTER", "MEET", host, port)
-	}
-	c.waitAllNodes(tb, "nodes that know each other", func(info string) bool {
-		return strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", 2*masters))
-	})
-	for i, replica := range c.Replicas {
-		id := c.Masters[i].Do("CLUSTER", "MYID")
-		waitUntil(tb, "replica of "+c.Masters[i].Addr, func() bool {
-			_, err := sendCommand(replica.Addr, "CLUSTER", "REPLICATE", id)
-			return err == nil
-		})
-	}
-	c.waitAllNodes(tb, "whole cluster", func(info string) bool {
-		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", masters))
-	})
+	create := []string{"--cluster", "create", "--cluster-replicas", "1", "--cluster-yes"}
+	runTool(tb, nil, findProgram(tb, "redis-cli"), append(create, c.Addrs()...)...)
 	for _, replica := range c.Replicas {
 		waitReplicaLink(tb, replica)
 	}
 	for _, node := range c.allNodes() {
-		waitUntil(tb, "full list of nodes at "+node.Addr, func() bool {
+		waitUntil(tb, "whole cluster at "+node.Addr, func() bool {
 			list := node.Do("CLUSTER", "NODES")
-			return strings.Count(list, " slave ")+strings.Count(list, ",slave ") == masters
+			isWhole := strings.Contains(node.Do("CLUSTER", "INFO"), "cluster_state:ok")
+			return isWhole && strings.Count(list, " slave ")+strings.Count(list, ",slave ") == masters
 		})
 	}
 	return c
@@ -109,13 +85,6 @@ func (c *RedisCluster) EndMove(slot int, from, to *Redis) {
 
 func (c *RedisCluster) allNodes() []*Redis {
 	return append(append([]*Redis{}, c.Masters...), c.Replicas...)
-}
-
-func (c *RedisCluster) waitAllNodes(tb TB, what string, done func(info string) bool) {
-	tb.Helper()
-	for _, node := range c.allNodes() {
-		waitUntil(tb, what+" at "+node.Addr, func() bool { return done(node.Do("CLUSTER", "INFO")) })
-	}
 }
 
 // waitReplicaLink returns when a replica is in sync with its master.

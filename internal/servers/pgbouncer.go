@@ -42,7 +42,7 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 		path:       findProgram(tb, "pgbouncer"),
 		args:       []string{config},
 		dir:        dir,
-		ready:      func() error { return handshakePostgres(b.Addr) },
+		ready:      func() error { return connectPostgres(b.URL("postgres")) },
 		stopSignal: syscall.SIGTERM,
 		user:       unprivileged(tb),
 	})

@@ -3,9 +3,8 @@
 package servers
 
 import (
-	"encoding/binary"
+	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Postgres is a PostgreSQL server. Every user of this host may connect to it as the
@@ -64,7 +65,7 @@ func startPostgres(tb TB, dir string, args ...string) *Postgres {
 		path:       postgresProgram(tb, "postgres"),
 		args:       options,
 		dir:        dir,
-		ready:      func() error { return handshakePostgres(p.Addr) },
+		ready:      func() error { return connectPostgres(p.URL("postgres")) },
 		stopSignal: syscall.SIGINT,
 		user:       unprivileged(tb),
 	})
@@ -159,30 +160,14 @@ func postgresDir(tb TB) string {
 	return dir
 }
 
-// handshakePostgres returns nil if the server accepts the superuser. It needs no client
-// library, so that the tests of every store can use this package.
-func handshakePostgres(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+// connectPostgres returns nil if the server at a URL accepts the superuser.
+func connectPostgres(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		return err
-	}
-	const protocol = 3 << 16
-	body := "user\x00postgres\x00database\x00postgres\x00\x00"
-	message := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
-	message = binary.BigEndian.AppendUint32(message, protocol)
-	if _, err := conn.Write(append(message, body...)); err != nil {
-		return err
-	}
-	var kind [1]byte
-	if _, err := io.ReadFull(conn, kind[:]); err != nil {
-		return err
-	}
-	if kind[0] != 'R' { // not an authentication message, which requests credentials or accepts the user
-		return fmt.Errorf("the server answers %q", kind)
-	}
+	_ = conn.Close(ctx) // The server has answered.
 	return nil
 }

@@ -3,10 +3,9 @@
 package servers
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Redis is a redis-server.
@@ -76,8 +77,7 @@ func (r *Redis) RestartEmpty() {
 	r.Start()
 }
 
-// Do sends a command on a connection of its own and returns the reply as text:
-// a line of the protocol without its mark, or the body of a bulk string.
+// Do sends a command on a connection of its own and returns the reply as text.
 func (r *Redis) Do(args ...string) string {
 	r.tb.Helper()
 	reply, err := sendCommand(r.Addr, args...)
@@ -97,53 +97,33 @@ func pingRedis(addr string) error {
 	return err
 }
 
-// sendCommand sends a command on a new connection. It needs no client library, so that the
-// tests of every store can use this package.
+// sendCommand sends a command on a new connection.
 func sendCommand(addr string, args ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
-	if err != nil {
-		return "", err
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, Protocol: 2, DisableIdentity: true, DialerRetries: 1, MaxRetries: -1,
+		DialTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+	})
+	defer client.Close()
+	command := make([]any, len(args))
+	for i, arg := range args {
+		command[i] = arg
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return "", err
+	reply, err := client.Do(context.Background(), command...).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
 	}
-	var request strings.Builder
-	fmt.Fprintf(&request, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&request, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	if _, err := conn.Write([]byte(request.String())); err != nil {
-		return "", err
-	}
-	return readReply(bufio.NewReader(conn))
+	return replyText(reply), err
 }
 
-// readReply reads one reply; of an array it returns the elements as lines.
-func readReply(r *bufio.Reader) (string, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return "", err
+// replyText returns a reply as text, of an array the elements as lines.
+func replyText(reply any) string {
+	elements, ok := reply.([]any)
+	if !ok {
+		return fmt.Sprint(reply)
 	}
-	mark, text := line[0], strings.TrimRight(line[1:], "\r\n")
-	size, sizeErr := strconv.Atoi(text)
-	switch {
-	case mark == '-':
-		return "", errors.New(text)
-	case mark == '$' && size >= 0 && sizeErr == nil:
-		body := make([]byte, size+2)
-		_, err = io.ReadFull(r, body)
-		return string(body[:size]), err
-	case mark == '$':
-		return "", sizeErr
-	case mark == '*' && sizeErr == nil:
-		lines := make([]string, max(size, 0))
-		for i := range lines {
-			if lines[i], err = readReply(r); err != nil {
-				return "", err
-			}
-		}
-		return strings.Join(lines, "\n"), nil
+	lines := make([]string, len(elements))
+	for i, element := range elements {
+		lines[i] = replyText(element)
 	}
-	return text, nil
+	return strings.Join(lines, "\n")
 }

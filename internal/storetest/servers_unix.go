@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -22,16 +21,16 @@ import (
 func init() {
 	logging.Disable() // connections are cut on purpose
 	storeKinds = append(storeKinds,
-		storeKind{name: "redis", networked: true, start: func(tb testing.TB) *Store {
+		storeKind{name: "redis", start: func(tb testing.TB) *Store {
 			return startRedis(tb, 1, func(urls ...string) string { return urls[0] })
 		}},
-		storeKind{name: "quorum", networked: true, start: func(tb testing.TB) *Store {
+		storeKind{name: "quorum", start: func(tb testing.TB) *Store {
 			return startRedis(tb, 3, quorumstore.URL)
 		}},
-		storeKind{name: "postgres", networked: true, start: func(tb testing.TB) *Store {
+		storeKind{name: "postgres", start: func(tb testing.TB) *Store {
 			return startPostgres(tb, "postgres", "")
 		}},
-		storeKind{name: "postgres-advisory", networked: true, locksOnly: true, start: func(tb testing.TB) *Store {
+		storeKind{name: "postgres-advisory", locksOnly: true, start: func(tb testing.TB) *Store {
 			return startPostgres(tb, "postgres+advisory", "&tokens=holdfast_tokens")
 		}},
 	)
@@ -93,12 +92,6 @@ func (s *Store) Link(tb testing.TB) *Link {
 	return l
 }
 
-// EachNetworked runs a test on every store that is reached over a network.
-func EachNetworked(t *testing.T, test func(t *testing.T, s *Store)) {
-	t.Helper()
-	runEach(t, func(k storeKind) bool { return k.networked && !k.locksOnly }, test)
-}
-
 // Networked reports whether the store is reached over a network, which can be cut.
 func (s *Store) Networked() bool { return len(s.servers) > 0 }
 
@@ -123,28 +116,5 @@ func (l *Link) Mend() {
 		p.Reset()
 		p.Pass(faultproxy.Up)
 		p.Pass(faultproxy.Down)
-	}
-}
-
-// Delay delays everything by up to max in each direction, at random.
-func (l *Link) Delay(max time.Duration) {
-	for _, p := range l.proxies {
-		p.Delay(faultproxy.Up, 0, max)
-		p.Delay(faultproxy.Down, 0, max)
-	}
-}
-
-// LoseReply loses the reply to the next request, with its connection.
-func (l *Link) LoseReply() {
-	for _, p := range l.proxies {
-		p.LoseReply(nil)
-	}
-}
-
-// HoldReplies holds back all replies for d.
-func (l *Link) HoldReplies(d time.Duration) {
-	for _, p := range l.proxies {
-		p.Hold(faultproxy.Down)
-		time.AfterFunc(d, func() { p.Pass(faultproxy.Down) })
 	}
 }

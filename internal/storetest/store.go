@@ -15,7 +15,6 @@ import (
 type storeKind struct {
 	name      string
 	local     bool // it is shared within one process only
-	networked bool // it is reached by a network
 	locksOnly bool // it keeps no name after a release, which once and ratelimit need
 	start     func(tb testing.TB) *Store
 }
