@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
-// TestGuideOnPostgres runs what the guide shows of PostgreSQL: the calls of psql,
+// TestGuideOnPostgres runs what languages.md shows of PostgreSQL: the calls of psql,
 // the program in Python, and the lock of a transaction.
 func TestGuideOnPostgres(t *testing.T) {
 	ctx, url := t.Context(), servers.StartPostgres(t).URL("postgres")
@@ -120,10 +120,10 @@ func transaction(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// block returns the first block of the guide in this language that contains text.
+// block returns the first block of languages.md in this language that contains text.
 func block(t *testing.T, language, text string) string {
 	t.Helper()
-	guide, err := os.ReadFile("guide.md")
+	guide, err := os.ReadFile("languages.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func block(t *testing.T, language, text string) string {
 			return block
 		}
 	}
-	t.Fatalf("the guide has no block of %s with %q", language, text)
+	t.Fatalf("languages.md has no block of %s with %q", language, text)
 	return ""
 }
 
