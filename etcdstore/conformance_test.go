@@ -147,7 +147,7 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 				{s.slotKey(name, 0), "not a record"},
 				{s.slotKey(name, 0), "{}"},
 				{s.slotKey(name, 0), `{"base":1,"holder":"somebody","since":-9000000000000000000}`},
-				{s.entriesKey(name), `k{"base":9007199254740991}`},
+				{s.entriesKey(name), `{"base":9007199254740991,"kept":true}`},
 			}
 			if way >= len(strangers) {
 				return false

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -17,10 +18,10 @@ import (
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	if err := s.check(ctx, name); err != nil {
+	ctx, cancel, err := s.begin(ctx, name)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
 	defer cancel()
 	q, err := s.readQueue(ctx, name)
 	if err != nil {
@@ -29,33 +30,27 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	return s.publish(ctx, q.holds(), q.waiting(), nil)
 }
 
-// pageSize is how many entries of a listing are read in one request at first.
+// pageSize is how many entries of a listing are read in one request.
 const pageSize = 500
 
-// List implements [driver.Store]. It reads all entries of a name at one revision.
+// List implements [driver.Store]. It reads all entries at one revision.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		if err := s.check(ctx, "all"); err != nil {
-			yield(driver.Record{}, err)
-			return
-		}
-		begin, limit := s.prefix+"lock/"+prefix, int64(pageSize)
-		end, left := clientv3.GetPrefixRangeEnd(begin), map[int64]time.Duration{}
-		for begin != "" {
-			kvs, more, err := s.readPage(ctx, begin, end, limit)
+		var revision int64
+		var kvs []*mvccpb.KeyValue
+		begin, left := s.prefix+"lock/"+prefix, map[int64]time.Duration{}
+		end := clientv3.GetPrefixRangeEnd(begin)
+		for more := true; more; {
+			page, pageRevision, err := s.readPage(ctx, begin, end, revision)
 			if err != nil {
 				yield(driver.Record{}, err)
 				return
 			}
-			begin = ""
+			kvs, more, revision = append(kvs, page.Kvs...), page.More, cmp.Or(revision, pageRevision)
 			for len(kvs) > 0 {
-				name := nameOf(kvs[0])
-				n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), name) })
-				if n < 0 && more { // There may be more of this name: the next page begins with it.
-					begin = string(name)
-					if len(kvs) == int(limit) {
-						limit *= 2
-					}
+				n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
+				if n < 0 && more { // There may be more of this name.
+					begin = string(kvs[len(kvs)-1].Key) + "\x00"
 					break
 				}
 				if n < 0 {
@@ -70,15 +65,17 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-func (s *Store) readPage(ctx context.Context, begin, end string, limit int64) (kvs []*mvccpb.KeyValue, more bool, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	resp, err := s.do(ctx, nil, []clientv3.Op{clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(limit))}, nil)
+func (s *Store) readPage(ctx context.Context, begin, end string, revision int64) (*pb.RangeResponse, int64, error) {
+	ctx, cancel, err := s.begin(ctx, "all")
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
-	page := resp.Responses[0].GetResponseRange()
-	return page.Kvs, page.More, nil
+	defer cancel()
+	responses, last, err := s.do(ctx, clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision)))
+	if err != nil {
+		return nil, 0, err
+	}
+	return responses[0].GetResponseRange(), last, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.

@@ -1,20 +1,20 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -26,9 +26,6 @@ const (
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
 
-	// answerBound limits how long the answer to a keep-alive may take.
-	answerBound = time.Second
-
 	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
 	// after driver.MaxLead.
 	countersLast = 2 * driver.MaxLead
@@ -36,24 +33,17 @@ const (
 
 // A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were
-// not renewed themselves. Store.mu guards it.
+// not renewed themselves. Store.mu guards what changes, and the turn who changes it.
 type lease struct {
 	seconds int64
+	turn    chan struct{}    // has room for the caller whose request is under way
 	id      clientv3.LeaseID // 0 until it is granted
 	base    int64            // as of the grant, so of the same data: without its data, a server does not know the lease
 	epoch   int64            // the revision of its epoch key: a transaction of another epoch makes no entry
 	certain time.Time        // It lasts until then at least.
-	call    *leaseCall       // the request under way, or nil
+	stream  pb.Lease_LeaseKeepAliveClient
+	end     context.CancelFunc // of the stream
 }
-
-// A leaseCall is a grant or a keep-alive. Many wait for one.
-type leaseCall struct {
-	done chan struct{} // closed after err is set
-	err  error
-}
-
-// errLeaseEnded is the error of a keep-alive of a lease that the server does not know.
-var errLeaseEnded = driver.NotApplied(errors.New("the lease has ended"))
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
 // system is suspended, so the wall clock counts as well. The caller holds Store.mu.
@@ -65,98 +55,121 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. It grants one,
-// or keeps it alive, if need be: again if that fails because of the network, until ctx ends.
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. One caller at a
+// time grants it or keeps it alive, if need be, and serves those that wait for their turn.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	until := time.Now().Add(ttl)
-	var last error
-	for try := 0; ; try++ {
+	for {
 		s.mu.Lock()
 		l := s.leases[leaseSeconds(ttl)]
 		if l == nil || l.id != 0 && !l.lasts(time.Now()) {
-			l = &lease{seconds: leaseSeconds(ttl)}
+			l = &lease{seconds: leaseSeconds(ttl), turn: make(chan struct{}, 1)}
 			s.leases[l.seconds] = l
 		}
-		inUse := l.base != 0
-		if s.closed {
-			s.mu.Unlock()
-			return nil, driver.ErrClosed
-		}
-		if inUse && l.lasts(until) {
-			s.mu.Unlock()
+		isReady := l.base != 0 && l.lasts(until)
+		s.mu.Unlock()
+		if isReady {
 			return l, nil
 		}
-		call := l.call
-		if call == nil {
-			call = &leaseCall{done: make(chan struct{})}
-			l.call = call
-			bound := requestBound
-			if deadline, ok := ctx.Deadline(); ok {
-				bound = min(bound, time.Until(deadline)/2) // so that its error is there in time
-			}
-			s.group.Go(func() { s.prolong(l, call, bound) })
-		}
-		s.mu.Unlock()
 		select {
-		case <-call.done:
+		case l.turn <- struct{}{}:
 		case <-ctx.Done():
-			return nil, s.storeError(cmp.Or(last, ctx.Err()))
+			return nil, driver.NotApplied(ctx.Err())
 		}
+		err := s.prolong(ctx, l, until)
+		<-l.turn
 		switch {
-		case call.err == nil, errors.Is(call.err, errLeaseEnded):
-			last = nil
-		case errors.Is(call.err, rpctypes.ErrPermissionDenied) && inUse:
-			s.replace(l) // It may have a key of somebody else, which no new lease has.
-		case !mayPass(call.err), isTurnedAway(call.err) && try > 2*len(s.client.Endpoints()), retry.Sleep(ctx, retry.Backoff(try, 10*time.Millisecond, time.Second)) != nil:
-			return nil, s.storeError(call.err)
-		default:
-			last = call.err
+		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && l.base != 0:
+			s.replace(l)
+		case err != nil:
+			return nil, driver.NotApplied(err)
 		}
 	}
 }
 
-// prolong grants a lease, or keeps it alive. What is certain counts from before the sending.
-func (s *Store) prolong(l *lease, call *leaseCall, bound time.Duration) {
-	ctx, cancel := context.WithTimeout(s.alive, bound)
+// prolong grants a lease, or keeps it alive, unless another caller has. What is certain counts from
+// before the sending.
+func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err error) {
+	s.mu.Lock()
+	id, base, isReady := l.id, l.base, l.base != 0 && l.lasts(until)
+	s.mu.Unlock()
+	if isReady {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
-	sent, seconds, err := time.Now(), int64(0), error(nil)
-	id, base := l.id, l.base // which only this goroutine changes
-	if id == 0 {
-		var resp *pb.LeaseGrantResponse
-		leases := pb.NewLeaseClient(s.client.ActiveConnection()) // The method of the client hides that there is no leader.
-		if resp, err = leases.LeaseGrant(clientv3.WithRequireLeader(ctx), &pb.LeaseGrantRequest{TTL: l.seconds}); err == nil {
+	var sent time.Time
+	var seconds int64
+	err = s.send(ctx, true, func(ctx context.Context) (err error) {
+		sent = time.Now()
+		if id != 0 {
+			seconds, err = s.keepAlive(ctx, l)
+			return err
+		}
+		// The method of the client hides that there is no leader.
+		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: l.seconds}, grpc.WaitForReady(true))
+		if err == nil {
 			id, seconds = clientv3.LeaseID(resp.ID), resp.TTL
 		}
-		err = rpctypes.Error(err)
-	} else if seconds, err = s.stream.keepAlive(s, id); err == nil && seconds <= 0 {
-		err = errLeaseEnded
-		s.noteLeaseEnded()
-	}
+		return err
+	})
 	if err == nil && base == 0 {
 		base, err = s.readBase(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.base == 0 { // Neither ever changes.
-		l.id, l.base = id, base
-	}
+	l.id, l.base = id, base
+	s.granted[id] = l
 	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 		l.certain = end
 	}
-	call.err, l.call = err, nil
-	close(call.done)
+	return err
+}
+
+// keepAlive returns for how many seconds a lease lasts from now on. Its stream stays open, since a
+// client with a password is authenticated for each.
+func (s *Store) keepAlive(ctx context.Context, l *lease) (int64, error) {
+	isNew := l.stream == nil
+	if isNew {
+		var err error
+		var streamCtx context.Context
+		streamCtx, l.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
+		defer context.AfterFunc(ctx, l.end)()
+		if l.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true)); err != nil {
+			l.stream = nil
+			return 0, err
+		}
+	}
+	goesOn := context.AfterFunc(ctx, l.end)
+	_ = l.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)}) // Recv returns the reason.
+	resp, err := l.stream.Recv()
+	switch {
+	case goesOn() && err == nil && resp.TTL > 0:
+		return resp.TTL, nil
+	case err == nil && resp.TTL <= 0:
+		err = rpctypes.ErrLeaseNotFound
+	case ctx.Err() != nil:
+		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
+	case !isNew: // It may have ended long ago: a new one may do.
+		err = status.Error(codes.Unavailable, status.Convert(err).Message())
+	}
+	l.end()
+	l.stream = nil
+	return 0, err
 }
 
 // readBase returns what is added to create revisions, so that tokens are above those of other
 // stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
 func (s *Store) readBase(ctx context.Context) (int64, error) {
 	now := s.wall().UnixMicro()
-	resp, err := s.do(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(now, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())})
-	switch {
-	case err != nil: // The base is not known, whatever has become of the request.
+	responses, _, err := s.do(ctx, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(now, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())}))
+	if err != nil { // The base is not known, whatever has become of the request.
 		return 0, err
-	case resp.Succeeded:
+	}
+	resp := responses[0].GetResponseTxn()
+	if resp.Succeeded {
 		return now, nil
 	}
 	kv := resp.Responses[0].GetResponseRange().Kvs[0]
@@ -167,32 +180,23 @@ func (s *Store) readBase(ctx context.Context) (int64, error) {
 	return base, nil
 }
 
-// uses reports whether a lease has keys that are wanted. The caller holds s.mu.
-func (s *Store) uses(l *lease) bool {
-	for _, e := range s.entries {
-		if e.lease == l {
-			return true
-		}
-	}
-	return l.seconds == leaseSeconds(countersLast)
-}
-
-// replace has new entries use another lease than this one, and ends it if nothing uses it.
+// replace has new entries use another lease than this one, which may have a key of somebody else:
+// then a server refuses it. The lease ends at once if this Store has no entries.
 func (s *Store) replace(l *lease) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.leases[l.seconds] == l {
 		delete(s.leases, l.seconds)
 	}
-	used := s.uses(l)
-	s.mu.Unlock()
-	if !used {
-		s.goWhileOpen(func() { s.revoke(l.id) })
+	if len(s.entries) == 0 && !s.closed {
+		delete(s.granted, l.id)
+		s.group.Go(func() { s.revoke(s.alive, l.id) })
 	}
 }
 
 // revoke ends a lease, or lets its time end it.
-func (s *Store) revoke(id clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(s.alive, requestBound)
+func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(ctx, closeBound)
 	defer cancel()
 	_, _ = s.client.Revoke(ctx, id)
 }
@@ -205,53 +209,8 @@ func (s *Store) noteLeaseEnded() {
 	s.notices.Send("", "", 0)
 }
 
-// A keepAliveStream keeps leases alive, one after the other. A stream stays open, since a client
-// with a password is authenticated for each.
-type keepAliveStream struct {
-	mu     sync.Mutex
-	stream pb.Lease_LeaseKeepAliveClient // nil if none is open
-	end    context.CancelFunc
-}
-
-// keepAlive returns how long a lease lasts from now, 0 if it has ended. After an error the next
-// stream is one of another member.
-func (k *keepAliveStream) keepAlive(s *Store, id clientv3.LeaseID) (seconds int64, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for {
-		isNew := k.stream == nil
-		var ctx context.Context
-		if isNew {
-			ctx, k.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
-		}
-		silence := time.AfterFunc(answerBound, k.end)
-		if isNew {
-			k.stream, err = s.remote.LeaseKeepAlive(ctx)
-		}
-		var resp *pb.LeaseKeepAliveResponse
-		if err == nil {
-			_ = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
-			resp, err = k.stream.Recv()
-		}
-		isSilent := !silence.Stop()
-		if err == nil && resp.ID == int64(id) {
-			return resp.TTL, nil
-		}
-		k.end()
-		k.stream = nil
-		switch {
-		case err == nil:
-			return 0, errors.New("etcd replies for another lease")
-		case isSilent:
-			return 0, fmt.Errorf("no answer to a keep-alive within %v: %w", answerBound, context.DeadlineExceeded)
-		case isNew:
-			return 0, rpctypes.Error(err)
-		}
-		err = nil // The stream may have ended long ago.
-	}
-}
-
-// endUnrenewed ends, once a second, the entries that their owners have not renewed in time.
+// endUnrenewed ends, once a second, the entries that their owners have not renewed in time. Those on
+// a lease of another Store have been renewed there.
 func (s *Store) endUnrenewed() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -261,20 +220,27 @@ func (s *Store) endUnrenewed() {
 			return
 		case <-tick.C:
 		}
-		var due []entry
+		var due []*entry
 		s.mu.Lock()
 		for _, e := range s.entries {
-			if e.until.Before(time.Now()) {
-				due = append(due, *e)
+			if e.isOver() {
+				due = append(due, e)
 			}
 		}
 		s.mu.Unlock()
 		for _, e := range due {
 			ctx, cancel := context.WithTimeout(s.alive, requestBound)
-			// With another lease, the owner has renewed it through another Store.
-			_, err := s.endEntry(ctx, &e, e.is(), clientv3.Compare(clientv3.LeaseValue(e.key), "=", int64(e.lease.id)))
-			if err == nil && e.moving != nil {
-				_, err = s.endEntry(ctx, &e, e.is(), clientv3.Compare(clientv3.LeaseValue(e.key), "=", int64(e.moving.id)))
+			_, revision, err := s.look(ctx, e)
+			if err == nil {
+				s.mu.Lock()
+				snapshot, isElsewhere := *e, revision != 0 && s.granted[e.on] == nil
+				if isElsewhere && e.isOver() {
+					s.forget(e)
+				}
+				s.mu.Unlock()
+				if !isElsewhere {
+					_, err = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
+				}
 			}
 			cancel()
 			if err != nil {
@@ -289,21 +255,20 @@ func (s *Store) endUnrenewed() {
 // of the lease has it fail then.
 func (s *Store) endEntry(ctx context.Context, e *entry, conditions ...clientv3.Cmp) (ended bool, err error) {
 	then, otherwise := []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op(nil)
-	isUnanswered := e.lease != nil && e.token == 0
-	if isUnanswered {
+	if e.isUnanswered() {
 		otherwise = []clientv3.Op{clientv3.OpPut(s.epochKey(e.lease), "", clientv3.WithLease(e.lease.id))}
 		then = append(then, otherwise...)
 	}
-	resp, revision, err := s.write(ctx, e.name, conditions, then, otherwise)
-	if isUnanswered && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace)) { // and so nothing arrives
-		resp, revision, err = s.write(ctx, e.name, conditions, then[:1], nil)
+	resp, revision, err := s.write(ctx, e.name, conditions, then, otherwise...)
+	if e.isUnanswered() && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace)) { // and so nothing arrives
+		resp, revision, err = s.write(ctx, e.name, conditions, then[:1])
 	}
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isUnanswered {
+	if e.isUnanswered() {
 		e.lease.epoch = max(e.lease.epoch, revision)
 	}
 	if known := s.entries[id(e.name, e.owner)]; known != nil && known.until.Equal(e.until) {

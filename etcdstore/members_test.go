@@ -64,6 +64,11 @@ func testCutOff(t *testing.T, cluster []*servers.Etcd, leads bool) {
 		}
 		cancel()
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	entries, err := alone.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+	if cancel(); err == nil || entries[0].State != driver.Unknown {
+		t.Errorf("Renew at a member that is cut off: %v, %v", entries, err)
+	}
 	c := holdfast.New(alone, nil)
 	if _, err := c.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
 		t.Errorf("TryAcquire: %v, want ErrUnavailable", err)

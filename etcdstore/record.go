@@ -14,8 +14,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -47,9 +49,6 @@ func (s *Store) tokenKey(name string) string   { return s.prefix + "token/" + na
 func (s *Store) epochKey(l *lease) string      { return fmt.Sprintf("%sepoch/%016x", s.prefix, l.id) }
 func (s *Store) baseKey() string               { return s.prefix + "base" }
 
-// keptMark is before the value of an entry that is kept.
-const keptMark = "k"
-
 // A record is the value of the key of an entry, in JSON.
 type record struct {
 	Base     int64             `json:"base"`            // the token is this and the create revision,
@@ -58,18 +57,15 @@ type record struct {
 	Holder   string            `json:"holder,omitempty"`
 	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
 	Limit    int               `json:"limit,omitempty"`
+	Kept     bool              `json:"kept,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 
 	name string
-	kept bool
 	kv   *mvccpb.KeyValue
 }
 
 func (r *record) encode() string {
 	text, _ := json.Marshal(r) // never fails
-	if r.kept {
-		return keptMark + string(text)
-	}
 	return string(text)
 }
 
@@ -77,12 +73,10 @@ func (r *record) encode() string {
 func (s *Store) decode(kv *mvccpb.KeyValue) (r *record, err error) {
 	name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.prefix+"lock/"), "\x00")
 	r = &record{name: name, kv: kv}
-	text, kept := strings.CutPrefix(string(kv.Value), keptMark)
-	r.kept = kept
 	foreign := func(text string) bool {
 		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 	}
-	if err = json.Unmarshal([]byte(text), r); err == nil && ok && !foreign(name) && !foreign(r.Holder) &&
+	if err = json.Unmarshal(kv.Value, r); err == nil && ok && !foreign(name) && !foreign(r.Holder) &&
 		r.Base > 0 && r.token() > 0 && r.token() <= driver.MaxToken {
 		return r, nil
 	}
@@ -96,7 +90,7 @@ func (r *record) token() int64 { return max(r.Base+r.kv.CreateRevision, r.Least)
 func (r *record) public(waiting int) driver.Record {
 	rec := driver.Record{
 		Name: r.name, Holder: r.Holder, Token: r.token(), Since: time.UnixMilli(min(max(r.Since, 0), 1<<47)),
-		Kept: r.kept, Limit: r.Limit, Waiting: waiting, Metadata: r.Metadata,
+		Kept: r.Kept, Limit: r.Limit, Waiting: waiting, Metadata: r.Metadata,
 	}
 	if rec.Kept {
 		rec.Holder, rec.Metadata = "", nil
@@ -129,11 +123,11 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 }
 
 func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	resp, err := s.do(ctx, nil, []clientv3.Op{s.getEntries(name)}, nil)
+	responses, revision, err := s.do(ctx, s.getEntries(name))
 	if err != nil {
 		return queue{}, err
 	}
-	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+	return s.decodeQueue(responses[0].GetResponseRange().Kvs, revision)
 }
 
 // index returns the index of the entry of an owner, or -1.
@@ -172,7 +166,11 @@ func (s *Store) publish(ctx context.Context, holds []*record, waiting int, left 
 	}
 	for _, r := range holds {
 		if _, ok := left[r.kv.Lease]; !ok && r.kv.Lease != 0 { // 0 is no record of this package
-			resp, err := s.remaining(ctx, clientv3.LeaseID(r.kv.Lease))
+			var resp *pb.LeaseTimeToLiveResponse
+			err := s.send(ctx, true, func(ctx context.Context) (err error) {
+				resp, err = s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: r.kv.Lease}, grpc.WaitForReady(true))
+				return err
+			})
 			if err != nil {
 				return nil, err
 			}

@@ -3,8 +3,8 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,145 +13,175 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A renewal is one request of a Renew, of an entry that is known.
+// A renewal is one request of a Renew.
 type renewal struct {
+	driver.RenewRequest
 	*entry
-	lease  *lease  // that it is to have
-	before *record // as in the entry
-	own    call    // for its key
-	ahead  call    // for that of before
+	lease    *lease    // that the entry is to have
+	end      time.Time // until which it is to last
+	outlasts bool      // It has lasted longer before, so it stays on its lease.
+	wasOver  bool      // Its time was over, so it is lost, unless another Store has renewed it.
+	base     int64     // as of the lease that the entry has
+	look     bool      // The queue has to tell what it is.
+	is       driver.Entry
+	err      error
 }
 
-var errOtherLease = errors.New("the entry has got another lease")
+// A check is a condition that a key which a renewal goes by is as it was.
+type check struct {
+	*renewal
+	condition clientv3.Cmp
+}
 
-// Renew implements [driver.Store]. One keep-alive serves all entries with one TTL, and a majority
-// confirms that each of them is there. An entry gets the lease of its TTL if it has another: that
-// of a place, of another TTL, or of another Store. One that lasts longer stays where it is.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries []driver.Entry, err error) {
-	entries = make([]driver.Entry, len(reqs))
-	ctx, cancel := bounded(ctx)
+// Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. Then a majority
+// confirms that keys are as they were last, many in one request. Where one is not, or not known, the
+// queue is read.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	ctx, cancel, err := s.begin(ctx, "all")
+	if err != nil {
+		return nil, err
+	}
 	defer cancel()
-	began := time.Now()
-	var calls []*call
-	renewals := make([]*renewal, len(reqs)) // nil where nothing is sent
+	began, renewals := time.Now(), make([]*renewal, len(reqs))
+	var checks []check
 	for i, req := range reqs {
-		e, knownErr := s.known(ctx, req)
-		if knownErr == nil && (e == nil || req.Token != 0 && req.Token != e.token) { // The token stays the same.
-			entries[i].State = driver.Lost
-			continue
-		}
-		l, leaseErr := s.leaseFor(ctx, req.TTL)
-		if err = cmp.Or(err, knownErr, leaseErr); knownErr != nil || leaseErr != nil {
-			continue
-		}
-		r := &renewal{entry: e, lease: l}
+		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
 		renewals[i] = r
-		r.own.op = s.beginRenewal(r, began.Add(req.TTL))
-		if calls = append(calls, &r.own); r.before != nil {
-			r.ahead.op = clientv3.OpGet(r.before.key(), clientv3.WithKeysOnly())
-			calls = append(calls, &r.ahead)
+		if r.lease, r.err = s.leaseFor(ctx, req.TTL); r.err == nil {
+			for _, condition := range s.beginRenewal(r) {
+				checks = append(checks, check{r, condition})
+			}
 		}
 	}
+	var mu sync.Mutex // guards renewals, of which some have two checks
 	var group sync.WaitGroup
-	for part := range slices.Chunk(calls, maxOps) {
-		group.Go(func() { s.sendTogether(ctx, part) })
+	for part := range slices.Chunk(checks, maxOps-1) {
+		group.Go(func() {
+			isSame, err := s.areSame(ctx, part)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range part {
+				c.look = c.look || !isSame
+				c.err = cmp.Or(c.err, err)
+			}
+		})
 	}
 	group.Wait()
+	for _, r := range renewals {
+		if r.look && r.err == nil {
+			group.Go(func() { r.is, r.err = s.renewByLook(ctx, r) })
+		}
+	}
+	group.Wait()
+	entries := make([]driver.Entry, len(reqs))
 	for i, r := range renewals {
-		if r != nil {
-			var endErr error
-			entries[i], endErr = s.endRenewal(ctx, r)
-			err = cmp.Or(err, endErr)
+		if err = cmp.Or(err, r.err); r.err == nil {
+			entries[i] = r.is
 		}
 	}
 	return entries, err
 }
 
-// known returns what this Store knows of an entry. It finds out about one that was requested
-// through another Store, or whose Acquire has no answer. It returns nil if there is none.
-func (s *Store) known(ctx context.Context, req driver.RenewRequest) (*entry, error) {
-	if err := s.check(ctx, req.Name); err != nil {
-		return nil, err
-	}
-	e := &entry{name: req.Name, owner: req.Owner}
-	s.mu.Lock()
-	if known := s.entries[id(e.name, e.owner)]; known != nil {
-		e = known
-	}
-	isAnswered := e.token != 0
-	s.mu.Unlock()
-	if isAnswered {
-		return e, nil
-	}
-	if _, revision, err := s.look(ctx, e); revision == 0 {
-		return nil, err
-	}
-	return e, nil
-}
-
-// beginRenewal records that an entry may last until end from now on, and on which lease, and
-// returns the operation for that.
-func (s *Store) beginRenewal(r *renewal, end time.Time) clientv3.Op {
+// beginRenewal records that an entry may last longer, and what it is if nothing has changed. It
+// returns the conditions for that.
+func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries[id(r.name, r.owner)] = r.entry
-	r.before = r.entry.before
-	stays := r.moving == nil && r.entry.lease != nil && (r.entry.lease == r.lease || r.until.After(end))
-	if r.until.Before(end) {
-		r.until = end
+	e := s.entries[id(r.Name, r.Owner)]
+	switch {
+	case e == nil: // It was requested through another Store.
+		e = &entry{name: r.Name, owner: r.Owner, until: r.end}
+		s.entries[id(r.Name, r.Owner)] = e
+	case e.isOver():
+		r.wasOver = true
+	case e.token != 0 && r.Token != 0 && r.Token != e.token:
+		r.is.State = driver.Lost
+		return nil
+	case e.until.After(r.end):
+		r.outlasts = true
+	default:
+		e.until = r.end
 	}
-	if stays {
-		return clientv3.OpGet(r.key)
+	r.entry = e
+	if on := s.granted[e.on]; on != nil {
+		r.base = on.base
 	}
-	r.moving = r.lease
-	return clientv3.OpTxn([]clientv3.Cmp{r.is()},
-		[]clientv3.Op{clientv3.OpPut(r.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))}, nil)
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)}
+	switch {
+	case e.token == 0, r.wasOver, e.on != r.lease.id && !r.outlasts, !e.held && e.before == nil:
+		r.look = true
+		return nil
+	case e.held:
+		r.is = driver.Entry{State: driver.Held, Token: e.token}
+	default:
+		r.is = driver.Entry{State: driver.Waiting, Token: e.token}
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(e.before.key()), "=", e.before.kv.CreateRevision))
+	}
+	return conditions
 }
 
-// endRenewal returns what an entry is by the response to its operation. A hold stays one, and a
-// place waits as long as the entry before it is there; otherwise the queue tells.
-func (s *Store) endRenewal(ctx context.Context, r *renewal) (is driver.Entry, err error) {
-	if r.own.err != nil {
-		return is, r.own.err
+// areSame reports whether all keys are as they were. It is false also if the server refuses the
+// request, because of one of them. The base tells data from those of a cluster that has lost them,
+// and has come to the same revision again. The server asks a majority because of the Get: it
+// answers a request that reads no key from its memory.
+func (s *Store) areSame(ctx context.Context, checks []check) (bool, error) {
+	var conditions []clientv3.Cmp
+	for i, c := range checks {
+		if conditions = append(conditions, c.condition); i == 0 || c.base != checks[i-1].base {
+			conditions = append(conditions, clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(c.base, 10)))
+		}
 	}
-	move, kvs := r.own.resp.GetResponseTxn(), r.own.resp.GetResponseRange().GetKvs()
-	isThere := move.GetSucceeded() || len(kvs) > 0 && string(kvs[0].Value) == r.value
-	s.mu.Lock()
+	read := []clientv3.Op{clientv3.OpGet(checks[0].key, clientv3.WithKeysOnly())}
+	responses, _, err := s.do(ctx, clientv3.OpTxn(conditions, read, read))
 	switch {
-	case !isThere:
-		s.forget(r.entry)
-	case move != nil:
-		r.entry.lease, r.moving = r.lease, nil
-	case r.entry.lease == nil || kvs[0].Lease != int64(r.entry.lease.id): // Another Store has moved it.
-		r.moving = r.lease
-		s.mu.Unlock()
-		return is, errOtherLease
+	case isRefusal(err):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
-	is = driver.Entry{State: driver.Waiting, Token: r.token}
-	isHeld, waits := r.held, false
-	if r.before != nil && r.ahead.err == nil {
-		kvs := r.ahead.resp.GetResponseRange().Kvs
-		waits = len(kvs) > 0 && kvs[0].CreateRevision == r.before.kv.CreateRevision
-	}
-	s.mu.Unlock()
-	switch {
-	case !isThere:
-		return driver.Entry{State: driver.Lost}, nil
-	case !isHeld && !waits:
+	return responses[0].GetResponseTxn().Succeeded, nil
+}
+
+// renewByLook reads what an entry is, and gives it the lease of its TTL if it has another: that of
+// a place, of another TTL, or of another Store.
+func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, err error) {
+	for {
 		ahead, revision, err := s.look(ctx, r.entry)
 		if err != nil {
-			return driver.Entry{}, err
+			return is, err
 		}
-		if revision == 0 {
+		s.mu.Lock()
+		e, isOurs := *r.entry, s.granted[r.on] != nil
+		isLost := revision == 0 || r.wasOver && isOurs || r.Token != 0 && r.Token != e.token
+		switch {
+		case revision == 0 && !e.isUnanswered():
+			s.forget(r.entry)
+		case !isLost && e.until.Before(r.end):
+			r.until = r.end
+		}
+		s.mu.Unlock()
+		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
-		isHeld = admits(ahead, r.limit)
+		if e.on != r.lease.id && !(r.outlasts && isOurs) {
+			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
+				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))})
+			switch {
+			case err != nil:
+				return is, err
+			case !resp.Succeeded:
+				continue
+			}
+			s.mu.Lock()
+			r.on, r.modified = r.lease.id, revision
+			s.mu.Unlock()
+		}
+		s.watch(r.entry, nil, 0)
+		if is = (driver.Entry{State: driver.Waiting, Token: e.token}); admits(ahead, e.limit) {
+			is.State = driver.Held
+		}
+		return is, nil
 	}
-	if isHeld {
-		is.State = driver.Held
-	}
-	s.watch(r.entry, nil, 0) // if it is of another Store
-	return is, nil
 }
 
 // look reads the queue of the name of an entry. It records what the entry is, and returns those
@@ -161,16 +191,16 @@ func (s *Store) look(ctx context.Context, e *entry) (ahead []*record, revision i
 	defer cancel()
 	q, err := s.readQueue(ctx, e.name)
 	i := q.index(e.owner)
-	if err != nil || i < 0 || q.records[i].kept {
+	if err != nil || i < 0 || q.records[i].Kept {
 		return nil, 0, err
 	}
-	ahead = q.records[:i]
+	own, ahead := q.records[i], q.records[:i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own := q.records[i]; e.token == 0 {
+	if e.token == 0 {
 		e.key, e.value, e.token, e.limit = own.key(), string(own.kv.Value), own.token(), own.Limit
 	}
-	e.before = nil
+	e.on, e.modified, e.before = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, nil
 	if e.held = admits(ahead, e.limit); !e.held && e.limit <= 1 {
 		e.before = ahead[i-1]
 	}

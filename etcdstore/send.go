@@ -20,15 +20,16 @@ import (
 const (
 	requestBound = 3 * time.Second        // of a request without a deadline, and of one for many calls
 	stuckAfter   = 250 * time.Millisecond // how long a request holds up others
+	answerBound  = time.Second            // of the first try of a request that may be repeated
 	inFlight     = 4                      // requests for many calls
 	maxOps       = 128                    // that a server allows in a transaction by default
 )
 
-// A call is an operation that is sent with others.
+// A call is a transaction for a name, which is sent with others.
 type call struct {
 	name     string // of the lock
 	op       clientv3.Op
-	resp     *pb.ResponseOp
+	resp     *pb.TxnResponse
 	revision int64
 	err      error
 }
@@ -42,20 +43,22 @@ func (s *Store) newCalls() batch.Queue[*call] {
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
 // again only if it was certainly not applied.
-func (s *Store) write(ctx context.Context, name string, conditions []clientv3.Cmp, then, otherwise []clientv3.Op) (*pb.TxnResponse, int64, error) {
+func (s *Store) write(
+	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
+) (*pb.TxnResponse, int64, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
 	err := s.calls.Do(ctx, c)
 	switch {
 	case errors.Is(err, batch.ErrNotSent):
-		return nil, 0, driver.NotApplied(s.storeError(err))
+		return nil, 0, driver.NotApplied(err)
 	case err != nil:
-		return nil, 0, s.storeError(err)
+		return nil, 0, err
 	}
-	return c.resp.GetResponseTxn(), c.revision, c.err
+	return c.resp, c.revision, c.err
 }
 
-// sendCalls sends calls in as few requests as possible. A server refuses one that changes a key
-// twice, so calls for the same name follow each other.
+// sendCalls sends calls in as few requests as possible. Those for the same name follow each other:
+// a server evaluates the conditions of all calls in a request before it applies the first.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,23 +80,13 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 }
 
 // sendTogether sends calls in one request, and divides them if the server refuses it: it does so
-// because of one, or of their number. A lone transaction is sent as it is, since a server of 3.4
-// checks neither rights nor space for one that is in another.
+// because of one, or of their number.
 func (s *Store) sendTogether(ctx context.Context, calls []*call) {
-	if first := calls[0]; len(calls) == 1 && first.op.IsTxn() {
-		conditions, then, otherwise := first.op.Txn()
-		resp, err := s.do(ctx, conditions, then, otherwise)
-		if first.err = err; err == nil {
-			first.revision = resp.Header.Revision
-			first.resp = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: (*pb.TxnResponse)(resp)}}
-		}
-		return
-	}
 	var ops []clientv3.Op
 	for _, c := range calls {
 		ops = append(ops, c.op)
 	}
-	resp, err := s.do(ctx, nil, ops, nil)
+	responses, revision, err := s.do(ctx, ops...)
 	if half := len(calls) / 2; half > 0 && isRefusal(err) {
 		s.sendTogether(ctx, calls[:half])
 		s.sendTogether(ctx, calls[half:])
@@ -101,44 +94,33 @@ func (s *Store) sendTogether(ctx context.Context, calls []*call) {
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
-			c.resp, c.revision = resp.Responses[i], resp.Header.Revision
+			c.resp, c.revision = responses[i].GetResponseTxn(), revision
 		}
 	}
 }
 
-// bounded returns the context of requests: that of the caller if it has a deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+// do sends operations in one request. A lone transaction is sent as it is, since a server of 3.4
+// checks neither rights nor space for one that is in another. A majority confirms also reads.
+func (s *Store) do(ctx context.Context, ops ...clientv3.Op) (responses []*pb.ResponseOp, revision int64, err error) {
+	request, isLone := clientv3.OpTxn(nil, ops, nil), len(ops) == 1 && ops[0].IsTxn()
+	if isLone {
+		request = ops[0]
 	}
-	return context.WithTimeout(ctx, requestBound)
-}
-
-// do sends a transaction. Reads are confirmed by a majority. They are repeated after most errors,
-// and writes if a member has turned them away.
-func (s *Store) do(ctx context.Context, conditions []clientv3.Cmp, then, otherwise []clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	isRead := true
-	for _, op := range slices.Concat(then, otherwise) {
-		isRead = isRead && op.IsGet()
-	}
-	err = s.send(ctx, isRead, func(ctx context.Context) error {
-		r, err := s.client.Do(ctx, clientv3.OpTxn(conditions, then, otherwise))
-		resp = r.Txn()
-		return err
+	_, then, otherwise := request.Txn()
+	isWrite := slices.ContainsFunc(slices.Concat(then, otherwise), func(op clientv3.Op) bool { return !op.IsGet() })
+	err = s.send(ctx, !isWrite, func(ctx context.Context) error {
+		resp, err := s.client.Do(ctx, request)
+		if err != nil {
+			return err
+		}
+		txn := resp.Txn()
+		responses, revision = txn.Responses, txn.Header.Revision
+		if isLone {
+			responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: (*pb.TxnResponse)(txn)}}}
+		}
+		return nil
 	})
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		s.noteLeaseEnded()
-	}
-	return resp, err
-}
-
-// remaining reads how many whole seconds a lease lasts.
-func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (resp *clientv3.LeaseTimeToLiveResponse, err error) {
-	err = s.send(ctx, true, func(ctx context.Context) error {
-		resp, err = s.client.TimeToLive(ctx, id, opts...)
-		return err
-	})
-	return resp, err
+	return responses, revision, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that
@@ -147,63 +129,61 @@ func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID, opts ...clie
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	for try := 0; ; try++ {
-		tryCtx, cancel := ctx, func() {}
+		tryCtx, cancel := context.WithCancel(ctx)
 		if deadline, ok := ctx.Deadline(); ok && repeatable {
 			tryCtx, cancel = context.WithTimeout(ctx, min(answerBound<<min(try, 5), time.Until(deadline)/time.Duration(max(3-try, 1))))
 		}
-		err := request(tryCtx)
+		err := rpctypes.Error(request(tryCtx))
 		cancel()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			s.noteLeaseEnded()
+		}
+		mayPass := isTurnedAway(err) || repeatable && (codeOf(err) == codes.Unavailable || isLate(err))
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil, !isTurnedAway(err) && !(repeatable && mayPass(err)), try > 2*len(s.client.Endpoints()),
+		case ctx.Err() != nil, !mayPass, try > 2*len(s.client.Endpoints()),
 			retry.Sleep(ctx, retry.Backoff(try, 2*time.Millisecond, 100*time.Millisecond)) != nil:
-			return s.storeError(err)
+			return storeError(err)
 		}
 	}
+}
+
+func codeOf(err error) codes.Code {
+	if reply := (rpctypes.EtcdError{}); errors.As(err, &reply) {
+		return reply.Code()
+	}
+	return status.Code(err)
+}
+
+func isLate(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || codeOf(err) == codes.DeadlineExceeded
 }
 
 // isTurnedAway reports whether a member has refused a request because it has no leader or is a
 // learner.
 func isTurnedAway(err error) bool {
-	desc := rpctypes.ErrorDesc(err)
-	return desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader) || desc == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
+	return errors.Is(err, rpctypes.ErrNoLeader) || rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
 }
 
-// mayPass reports whether a request that has failed may succeed when it is repeated.
-func mayPass(err error) bool {
-	code := status.Code(err)
-	return isTurnedAway(err) || errors.Is(err, context.DeadlineExceeded) ||
-		code == codes.Unavailable || code == codes.DeadlineExceeded
-}
-
-// refusals are replies of a server that has not applied a request. ErrNoSpace is none: the server
-// applies requests that use up the space, and those that come before the alarm is raised.
-var refusals = []error{
-	rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
-	rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed,
-	rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
-	rpctypes.ErrGRPCNotSupportedForLearner, rpctypes.ErrCorrupt,
-}
-
+// isRefusal reports whether a server has not applied a request, by the code of its reply. That of
+// ErrNoSpace is not among them: the server applies requests that use up the space, and those that
+// come before the alarm is raised.
 func isRefusal(err error) bool {
-	return slices.ContainsFunc(refusals, func(refusal error) bool {
-		return errors.Is(err, refusal) || rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(refusal)
-	})
+	switch codeOf(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.DataLoss:
+		return true
+	}
+	return false
 }
 
 // storeError returns the error of a request as package driver defines it.
-func (s *Store) storeError(err error) error {
-	is := func(target error) bool {
-		return errors.Is(err, target) || rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(target)
-	}
+func storeError(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case is(rpctypes.ErrTooManyRequests), is(rpctypes.ErrGRPCNoLeader):
+	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader):
 		return &driver.RetryError{Err: err}
 	case isRefusal(err):
 		return driver.NotApplied(err)
 	}
-	return explain(err, s.unconnected)
+	return explain(err)
 }

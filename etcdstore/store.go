@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -27,42 +26,41 @@ type Options struct {
 	Prefix string
 }
 
-// closeBound limits what Close waits for.
-const closeBound = time.Second
+const closeBound = time.Second // of what Close waits for
 
 // A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
 // called from many goroutines at once.
 type Store struct {
-	client      *clientv3.Client
-	remote      pb.LeaseClient
-	ownsClient  bool // Close closes the client as well
-	prefix      string
-	configErr   error
-	unconnected *atomic.Pointer[string] // why a client that was opened from a URL has no connection
-	wall        func() time.Time
-	alive       context.Context // until Close
-	end         context.CancelFunc
-	group       sync.WaitGroup // goroutines
-	notices     notices.Registry
-	stream      keepAliveStream
-	calls       batch.Queue[*call]
-	sweeper     sync.Once
+	client     *clientv3.Client
+	leasing    pb.LeaseClient
+	ownsClient bool // Close closes the client as well
+	prefix     string
+	configErr  error
+	wall       func() time.Time
+	alive      context.Context // until Close
+	end        context.CancelFunc
+	group      sync.WaitGroup // goroutines
+	notices    notices.Registry
+	calls      batch.Queue[*call]
+	sweeper    sync.Once
 
 	mu      sync.Mutex // guards all below, and the leases and entries
 	closed  bool
-	entries map[string]*entry // that were requested through this Store, by id
-	leases  map[int64]*lease  // in use for new entries, by seconds
+	entries map[string]*entry           // that were requested through this Store, by id
+	leases  map[int64]*lease            // in use for new entries, by seconds
+	granted map[clientv3.LeaseID]*lease // all
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
 type entry struct {
 	name, owner string
-	key, value  string
+	key, value  string // "" until they are known
 	limit       int
-	token       int64  // 0 until it is known
-	lease       *lease // that the key has, or gets with an Acquire that is not answered yet
-	moving      *lease // that it gets with a Renew that is not answered yet, or nil
-	until       time.Time
+	token       int64            // 0 until it is known
+	lease       *lease           // of its Acquire, nil if that was another Store's
+	on          clientv3.LeaseID // the lease that the key has,
+	modified    int64            // as of this revision
+	until       time.Time        // Its owner has asked for no more.
 	held        bool
 	before      *record // An exclusive place waits at least as long as there is this one.
 	unwatch     func()  // nil if there is no watch
@@ -74,6 +72,12 @@ func id(name, owner string) string { return name + "\x00" + owner }
 // is is the condition that the entry is there, and not kept.
 func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key), "=", e.value) }
 
+// isOver reports whether the owner has not renewed the entry in time.
+func (e *entry) isOver() bool { return !e.until.After(time.Now()) }
+
+// isUnanswered reports whether the Acquire may be under way still.
+func (e *entry) isUnanswered() bool { return e.lease != nil && e.token == 0 }
+
 var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store that uses a client of the caller. Nothing is dialed. The client must stay
@@ -84,8 +88,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
-		unconnected: new(atomic.Pointer[string]),
-		entries:     map[string]*entry{}, leases: map[int64]*lease{},
+		entries: map[string]*entry{}, leases: map[int64]*lease{}, granted: map[clientv3.LeaseID]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.calls = s.newCalls()
@@ -95,7 +98,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	case strings.ContainsFunc(s.prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		s.configErr = fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
 	default:
-		s.remote = clientv3.RetryLeaseClient(client)
+		s.leasing = pb.NewLeaseClient(client.ActiveConnection())
 	}
 	return s
 }
@@ -123,18 +126,12 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices and the leases without an entry, for a
+// Close implements [driver.Store]. It ends the notices, and the leases if there is no entry, for a
 // second at most, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.closed
+	wasClosed, isUsed := s.closed, len(s.entries) > 0
 	s.closed = true
-	var unused []*lease
-	for _, l := range s.leases {
-		if l.id != 0 && !s.uses(l) {
-			unused = append(unused, l)
-		}
-	}
 	s.mu.Unlock()
 	s.end()
 	s.group.Wait()
@@ -143,8 +140,10 @@ func (s *Store) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
-	for _, l := range unused {
-		_, _ = s.client.Revoke(ctx, l.id) // else its time ends it
+	for id, l := range s.granted {
+		if !isUsed && l.seconds != leaseSeconds(countersLast) {
+			s.revoke(ctx, id) // else its time ends it
+		}
 	}
 	if !s.ownsClient {
 		return nil
@@ -152,19 +151,29 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// check returns the error of a call that need not begin.
-func (s *Store) check(ctx context.Context, name string) error {
+// begin returns the context of a call, or the error of one that need not begin.
+func (s *Store) begin(ctx context.Context, name string) (context.Context, context.CancelFunc, error) {
+	err := ctx.Err()
 	switch {
 	case s.configErr != nil:
-		return s.configErr
+		err = s.configErr
 	case s.alive.Err() != nil:
-		return driver.ErrClosed
+		err = driver.ErrClosed
 	case s.client.Ctx().Err() != nil:
-		return fmt.Errorf("%w: the etcd client", driver.ErrClosed)
+		err = fmt.Errorf("%w: the etcd client", driver.ErrClosed)
 	case name == "" || strings.Contains(name, "\x00"):
-		return fmt.Errorf("%w: the name is empty or has a zero byte", driver.ErrInvalid)
+		err = fmt.Errorf("%w: the name is empty or has a zero byte", driver.ErrInvalid)
 	}
-	return driver.NotApplied(ctx.Err())
+	ctx, cancel := bounded(ctx)
+	return ctx, cancel, driver.NotApplied(err)
+}
+
+// bounded returns the context of requests: that of the caller if it has a deadline.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, requestBound)
 }
 
 // goWhileOpen runs f in a goroutine that Close waits for, unless the Store is closed.

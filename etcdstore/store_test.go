@@ -353,9 +353,10 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 		grant(t, s.Store, req)
 		reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 	}
-	denied := s.slotKey("name7", 0)
 	deny := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return string(op.GetRequestRange().GetKey()) == denied }) {
+		isDenied := func(key []byte) bool { return strings.HasPrefix(string(key), s.entriesKey("name7")) }
+		if txn, ok := req.(*pb.TxnRequest); ok && (slices.ContainsFunc(txn.Compare, func(c *pb.Compare) bool { return isDenied(c.Key) }) ||
+			slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return isDenied(op.GetRequestRange().GetKey()) })) {
 			return rpctypes.ErrGRPCPermissionDenied
 		}
 		return send(ctx)

@@ -10,9 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -75,17 +73,15 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
-	unconnected := new(atomic.Pointer[string])
-	config.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(noteConnection(unconnected))}
+	config.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(keepReason)}
 	if config.TLS != nil && config.TLS.ServerName != "" { // else gRPC goes by the host of each endpoint
 		config.DialOptions = append(config.DialOptions, grpc.WithAuthority(config.TLS.ServerName))
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", explain(err, unconnected))
+		return nil, fmt.Errorf("etcd: %w", explain(err))
 	}
 	s := New(client, opts)
-	s.unconnected = unconnected
 	s.ownsClient = true
 	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
@@ -94,54 +90,30 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	return s, nil
 }
 
-// connectionKey is the key of a context whose request notes by itself why it has no connection.
-type connectionKey struct{}
-
-// noteConnection keeps why the last request had no connection, nil if it had one. The client has
-// requests wait for a connection until their context ends, and then returns the error of the
-// context alone.
-func noteConnection(why *atomic.Pointer[string]) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		why := why
-		if own, ok := ctx.Value(connectionKey{}).(*atomic.Pointer[string]); ok {
-			why = own
-		}
-		err := invoke(ctx, method, req, reply, conn, opts...)
-		if err == nil {
-			why.Store(nil)
-			return nil
-		}
-		if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {
-			// The server refuses to authenticate a client whose token has expired. For the client
-			// this is a reason to do so, until its stack is used up. After this error it has no
-			// token, and succeeds.
-			return rpctypes.ErrGRPCAuthNotEnabled
-		}
-		text := status.Convert(err).Message()
-		_, reason, ok := strings.Cut(text, "connection error: desc = ")
-		if !ok { // A server that refuses a certificate may close the connection after the handshake.
-			_, reason, ok = strings.Cut(text, "latest balancer error: ")
-		}
-		if ok {
-			if plain, err := strconv.Unquote(reason); err == nil {
-				reason = strings.TrimPrefix(strings.TrimPrefix(plain, "transport: "), "Error while dialing: ")
-			}
-			why.Store(&reason)
-		}
-		return err
+// keepReason makes a request of a client that was opened from a URL. The request waits for a
+// connection until its context ends, and its error has the reason why there is none. The client
+// would return the error of the context instead.
+func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {
+		// The server refuses to authenticate a client whose token has expired. For the client
+		// this is a reason to do so, until its stack is used up. After this error it has no
+		// token, and succeeds.
+		return rpctypes.ErrGRPCAuthNotEnabled
 	}
+	if code := status.Code(err); code == codes.DeadlineExceeded {
+		text := status.Convert(err).Message()
+		_, reason, _ := strings.Cut(text, "latest balancer error: ")
+		return fmt.Errorf("%w: %s", context.DeadlineExceeded, cmp.Or(reason, text))
+	}
+	return err
 }
 
 // explain returns an error that matches context.DeadlineExceeded if err is that of a deadline, also
-// of one that gRPC or a member has noticed. It adds why there was no connection, and what may be
-// wrong with the address.
-func explain(err error, unconnected *atomic.Pointer[string]) error {
-	over := errors.Is(err, context.DeadlineExceeded)
-	if !over && status.Code(err) == codes.DeadlineExceeded {
-		over, err = true, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-	}
-	if why := unconnected.Load(); over && why != nil && !strings.Contains(err.Error(), *why) {
-		err = fmt.Errorf("%w: %s", err, *why)
+// of one that gRPC or a member has noticed. It adds what may be wrong with the address.
+func explain(err error) error {
+	if isLate(err) && !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	switch text := err.Error(); {
 	case strings.Contains(text, "reading server preface"):
