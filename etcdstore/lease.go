@@ -119,8 +119,10 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.id, l.base = id, base
-	s.granted[id] = l
+	if l.base == 0 { // Neither ever changes.
+		l.id, l.base = id, base
+		s.granted[id] = l
+	}
 	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 		l.certain = end
 	}
