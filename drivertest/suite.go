@@ -59,9 +59,11 @@ func Run(t *testing.T, h Harness) {
 	}
 	have := probe(t, h)
 	selected, untested := h.selection(have)
-	for _, theme := range selected {
-		t.Run(theme.name, func(t *testing.T) { runCases(t, h, have, theme.cases) })
-	}
+	t.Run("contract", func(t *testing.T) { // It ends when all cases are done.
+		for _, theme := range selected {
+			t.Run(theme.name, func(t *testing.T) { runCases(t, h, have, theme.cases) })
+		}
+	})
 	if len(untested) > 0 {
 		var text strings.Builder
 		for _, reason := range slices.Sorted(maps.Keys(untested)) {
@@ -96,6 +98,9 @@ func (h Harness) selection(have features) (selected []theme, untested map[string
 }
 
 func runCases(t *testing.T, h Harness, have features, cases []testCase) {
+	if !h.Serial {
+		t.Parallel() // No theme waits for the slowest case of another one.
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if !h.Serial {

@@ -5,8 +5,10 @@ package etcdstore
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,4 +182,14 @@ func directClient(t *testing.T, members ...*servers.Etcd) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// TestMain has twice as many tests at a time as the others of this module: most of them wait for
+// leases, which have whole seconds, to end.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String()); err == nil {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(n, 8)))
+	}
+	os.Exit(m.Run())
 }
