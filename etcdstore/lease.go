@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -33,16 +34,13 @@ const (
 
 // A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were
-// not renewed themselves. Store.mu guards what changes, and the turn who changes it.
+// not renewed themselves. Who has Store.turn changes it, with Store.mu locked.
 type lease struct {
 	seconds int64
-	turn    chan struct{}    // has room for the caller whose request is under way
 	id      clientv3.LeaseID // 0 until it is granted
 	base    int64            // as of the grant, so of the same data: without its data, a server does not know the lease
 	epoch   int64            // the revision of its epoch key: a transaction of another epoch makes no entry
 	certain time.Time        // It lasts until then at least.
-	stream  pb.Lease_LeaseKeepAliveClient
-	end     context.CancelFunc // of the stream
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -55,15 +53,15 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. One caller at a
-// time grants it or keeps it alive, if need be, and serves those that wait for their turn.
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
+// caller whose turn it is grants it or keeps it alive, also for those that wait.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	until := time.Now().Add(ttl)
 	for {
 		s.mu.Lock()
 		l := s.leases[leaseSeconds(ttl)]
 		if l == nil || l.id != 0 && !l.lasts(time.Now()) {
-			l = &lease{seconds: leaseSeconds(ttl), turn: make(chan struct{}, 1)}
+			l = &lease{seconds: leaseSeconds(ttl)}
 			s.leases[l.seconds] = l
 		}
 		isReady := l.base != 0 && l.lasts(until)
@@ -72,12 +70,12 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 			return l, nil
 		}
 		select {
-		case l.turn <- struct{}{}:
+		case s.turn <- struct{}{}:
 		case <-ctx.Done():
 			return nil, driver.NotApplied(ctx.Err())
 		}
 		err := s.prolong(ctx, l, until)
-		<-l.turn
+		<-s.turn
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && l.base != 0:
@@ -104,7 +102,7 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	err = s.send(ctx, true, func(ctx context.Context) (err error) {
 		sent = time.Now()
 		if id != 0 {
-			seconds, err = s.keepAlive(ctx, l)
+			seconds, err = s.keepAlive(ctx, id)
 			return err
 		}
 		// The method of the client hides that there is no leader.
@@ -120,6 +118,7 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.base == 0 { // Neither ever changes.
+		s.forgetLeases()
 		l.id, l.base = id, base
 		s.granted[id] = l
 	}
@@ -129,35 +128,35 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	return err
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on. Its stream stays open, since a
-// client with a password is authenticated for each.
-func (s *Store) keepAlive(ctx context.Context, l *lease) (int64, error) {
-	isNew := l.stream == nil
+// keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
+// stream stays open, since a client with a password is authenticated for each.
+func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
+	isNew, streamCtx := s.stream == nil, context.Context(nil)
 	if isNew {
-		var err error
-		var streamCtx context.Context
-		streamCtx, l.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
-		defer context.AfterFunc(ctx, l.end)()
-		if l.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true)); err != nil {
-			l.stream = nil
-			return 0, err
-		}
+		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
-	goesOn := context.AfterFunc(ctx, l.end)
-	_ = l.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)}) // Recv returns the reason.
-	resp, err := l.stream.Recv()
+	goesOn := context.AfterFunc(ctx, s.endStream)
+	var resp *pb.LeaseKeepAliveResponse
+	var err error
+	if isNew {
+		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
+	}
+	if err == nil {
+		_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
+		resp, err = s.stream.Recv()
+	}
 	switch {
 	case goesOn() && err == nil && resp.TTL > 0:
 		return resp.TTL, nil
 	case err == nil && resp.TTL <= 0:
-		err = rpctypes.ErrLeaseNotFound
+		return 0, rpctypes.ErrLeaseNotFound
 	case ctx.Err() != nil:
 		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
 	case !isNew: // It may have ended long ago: a new one may do.
 		err = status.Error(codes.Unavailable, status.Convert(err).Message())
 	}
-	l.end()
-	l.stream = nil
+	s.endStream()
+	s.stream = nil
 	return 0, err
 }
 
@@ -201,6 +200,15 @@ func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, closeBound)
 	defer cancel()
 	_, _ = s.client.Revoke(ctx, id)
+}
+
+// forgetLeases forgets the leases that are over and have no entry. The caller holds s.mu.
+func (s *Store) forgetLeases() {
+	used := map[clientv3.LeaseID]bool{}
+	for _, e := range s.entries {
+		used[e.on] = true
+	}
+	maps.DeleteFunc(s.granted, func(id clientv3.LeaseID, l *lease) bool { return !used[id] && !l.lasts(time.Now()) })
 }
 
 // noteLeaseEnded has no lease used any more: a server that does not know one may have lost others.

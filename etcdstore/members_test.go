@@ -121,9 +121,16 @@ func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 		other.Pause()
 		defer other.Resume()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // shorter than an election timeout
-	defer cancel()
-	entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
+	brief := func() context.Context { // shorter than an election timeout
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	eventually(t, "read that fails", func() bool { // A member that is to be stopped goes on for a moment.
+		_, err := s.client.Get(brief(), "key")
+		return err != nil
+	})
+	entries, err := s.Renew(brief(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
 	if err == nil || entries[0].State != driver.Unknown {
 		t.Errorf("Renew: %v, %v, want no answer", entries, err)
 	}

@@ -44,6 +44,10 @@ type Store struct {
 	calls      batch.Queue[*call]
 	sweeper    sync.Once
 
+	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
+	stream    pb.Lease_LeaseKeepAliveClient
+	endStream context.CancelFunc
+
 	mu      sync.Mutex // guards all below, and the leases and entries
 	closed  bool
 	entries map[string]*entry           // that were requested through this Store, by id
@@ -87,7 +91,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
+		client: client, wall: time.Now, turn: make(chan struct{}, 1), prefix: cmp.Or(opts.Prefix, DefaultPrefix),
 		entries: map[string]*entry{}, leases: map[int64]*lease{}, granted: map[clientv3.LeaseID]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())

@@ -213,20 +213,21 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 // An entry that is not renewed ends, though another one has its lease kept alive. One that another
 // Store has renewed stays.
 func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
+	const ttl = 2 * time.Second
 	s, other := open(t, member), open(t, member)
 	for _, name := range []string{"unrenewed", "adopted", "renewed"} {
-		req := request("owner", time.Second)
+		req := request("owner", ttl)
 		req.Name = name
 		grant(t, s, req)
 	}
 	renew := func(s *Store, name string) {
 		t.Helper()
-		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: time.Second}})
+		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
 		if err != nil || entries[0].State != driver.Held {
 			t.Fatalf("Renew of %q: %v, %v", name, entries, err)
 		}
 	}
-	for end := time.Now().Add(time.Second + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(ttl + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		renew(s, "renewed")
 		renew(other, "adopted")
 	}
