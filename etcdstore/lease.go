@@ -117,7 +117,7 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.base == 0 { // Neither ever changes.
+	if l.base == 0 && id != 0 { // Neither ever changes.
 		s.forgetLeases()
 		l.id, l.base = id, base
 		s.granted[id] = l
