@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,46 +18,31 @@ import (
 // newClient makes the client. Its requests end with their contexts, and it leaves retries to
 // package holdfast.
 func (t *target) newClient() (redis.UniversalClient, error) {
-	switch t.scheme {
-	case "redis+cluster":
-		if len(t.path) > 0 {
+	options := &redis.UniversalOptions{
+		Addrs: t.addrs, DB: t.db, Username: t.user, Password: t.password, TLSConfig: t.tls, Dialer: t.newDialer(),
+		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+	}
+	path := t.path
+	switch {
+	case t.scheme == "redis+cluster":
+		if len(path) > 0 {
 			return nil, fmt.Errorf("%w: a cluster has no numbered databases", driver.ErrInvalid)
 		}
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.addrs, Username: t.user, Password: t.password, TLSConfig: t.tls, Dialer: t.newDialer(),
-			ContextTimeoutEnabled: true, DialerRetries: 1,
-		}), nil
-	case "redis+sentinel":
-		return t.sentinelClient()
-	}
-	network, addr, db := "unix", t.socket, t.db
-	if t.socket == "" {
-		var err error
-		if db, err = parseDatabase(t.path); err != nil {
-			return nil, err
+		options.IsClusterMode, options.MaxRetries = true, 0 // A cluster client counts redirections as retries.
+	case t.scheme == "redis+sentinel":
+		if len(path) == 0 {
+			return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)
 		}
-		network, addr = "tcp", t.addrs[0]
+		options.MasterName, path = path[0], path[1:]
 	}
-	return redis.NewClient(&redis.Options{
-		Network: network, Addr: addr, Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.newDialer(),
-		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-	}), nil
-}
-
-func (t *target) sentinelClient() (redis.UniversalClient, error) {
-	if len(t.path) == 0 {
-		return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)
+	if len(path) > 0 {
+		var err error
+		if options.DB, err = strconv.Atoi(path[0]); err != nil || options.DB < 0 || len(path) > 1 {
+			return nil, fmt.Errorf("%w: the database in the path is not a number", driver.ErrInvalid)
+		}
 	}
-	db, err := parseDatabase(t.path[1:])
-	if err != nil {
-		return nil, err
-	}
-	return redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: t.path[0], SentinelAddrs: t.addrs,
-		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: t.user, Password: t.password, DB: db, TLSConfig: t.tls, Dialer: t.newDialer(),
-		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-	}), nil
+	return redis.NewUniversalClient(options), nil
 }
 
 // handshakeTimeout bounds the time to get a TLS connection. It is less than a request may take. So

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -26,8 +25,7 @@ type target struct {
 	addrs          []string
 	user, password string
 	path           []string
-	socket         string // instead of addrs
-	db             int    // of a socket
+	db             int // of a socket
 	tls            *tls.Config
 
 	sentinelUser, sentinelPassword string
@@ -104,7 +102,7 @@ func readTarget(u *url.URL, query *driver.Query) (*target, error) {
 // readSocket reads the URL of a server that listens on a socket of this host. The path is that of
 // the socket, so the database is a parameter.
 func readSocket(u *url.URL, query *driver.Query) (*target, error) {
-	t := &target{scheme: u.Scheme, socket: u.Path, db: query.Int("db", 0), user: u.User.Username()}
+	t := &target{scheme: u.Scheme, addrs: []string{u.Path}, db: query.Int("db", 0), user: u.User.Username()}
 	t.password, _ = u.User.Password()
 	if u.Host != "" || len(u.Path) < 2 || t.db < 0 {
 		return nil, fmt.Errorf("%w: want redis+unix:///path/to/socket, with ?db= and the number of a database if it is not 0", driver.ErrInvalid)
@@ -153,16 +151,4 @@ func (t *target) readTLS(query *driver.Query) error {
 		return fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
 	}
 	return nil
-}
-
-// parseDatabase reads the number of a database from the rest of a path.
-func parseDatabase(path []string) (int, error) {
-	if len(path) == 0 {
-		return 0, nil
-	}
-	db, err := strconv.Atoi(path[0])
-	if err != nil || db < 0 || len(path) > 1 {
-		return 0, fmt.Errorf("%w: the database in the path is not a number", driver.ErrInvalid)
-	}
-	return db, nil
 }
