@@ -84,6 +84,7 @@ func TestRedis(t *testing.T) {
 		{"evicts", durable + " --maxmemory 100mb --maxmemory-policy allkeys-lru", "", ill{"redis.eviction": doctor.Failure}},
 		{"does not evict", durable + " --maxmemory 100mb --maxmemory-policy noeviction", "", nil},
 		{"full", durable + " --maxmemory 1 --maxmemory-policy noeviction", "", ill{"probe": doctor.Failure}},
+		{"few connections", durable + " --maxclients 10", "", ill{"redis.clients": doctor.Warning}},
 		{"too few replicas", durable, "?min_replicas=1", ill{"redis.failover": doctor.Failure, "probe": doctor.Warning}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,6 +114,13 @@ func TestRedisReplicasAndRights(t *testing.T) {
 	found := examine(t, "redis://reader:SecretWord@"+master.Addr)
 	if f := found["probe"]; f.Severity != doctor.Failure || strings.Contains(f.String(), "SecretWord") {
 		t.Errorf("a reader: %v", f)
+	}
+	for what, rights := range map[string][]string{"probe": {"-eval", "-evalsha"}, "notices": {"-publish"}} {
+		master.Do(append([]string{"ACL", "SETUSER", "narrow", "on", ">SecretWord", "~*", "&*", "+@all"}, rights...)...)
+		if f := examine(t, "redis://narrow:SecretWord@"+master.Addr)[what]; f.Severity < doctor.Warning {
+			t.Errorf("a service with %v: %v", rights, f)
+		}
+		master.Do("ACL", "DELUSER", "narrow")
 	}
 	master.Do("ACL", "SETUSER", "writer", "on", ">SecretWord", "~*", "&*", "+@all", "-info")
 	if f := examine(t, "redis://writer:SecretWord@"+master.Addr)["redis.version"]; f.Severity != doctor.Unknown {

@@ -84,6 +84,11 @@ func examineRedisServer(ctx context.Context, store *redisstore.Store, server red
 	all.check("redis.eviction", "no lock is evicted", info["maxmemory"] != "0" && info["maxmemory"] != "" && policy != "noeviction", Failure,
 		fmt.Sprintf("maxmemory-policy %s may evict locks while they are held", policy), "maxmemory-policy noeviction",
 		"redis-cli CONFIG SET maxmemory-policy noeviction && redis-cli CONFIG REWRITE")
+	clients, _ := strconv.Atoi(info["connected_clients"])
+	most, _ := strconv.Atoi(info["maxclients"])
+	all.check("redis.clients", "there is room for clients", most > 0 && most-clients < max(10, most/10), Warning,
+		fmt.Sprintf("it has %d clients, and maxclients is %d: a process with locks has a few connections", clients, most), "room for clients",
+		"a greater maxclients, or a plan with more connections")
 	all = append(all, examinePersistence(ctx, store, server, info, o))
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	switch least := store.Options().MinReplicas; {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,14 +19,25 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
+// In each case the scripts touch no key that they do not declare.
 func TestConformanceSingle(t *testing.T) {
 	t.Parallel()
+	var touched atomic.Int64
+	t.Cleanup(func() {
+		if touched.Load() < 1000 && !t.Failed() {
+			t.Errorf("only %d commands of scripts were seen", touched.Load())
+		}
+	})
 	empty := emptyServers(t)
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
 		server := empty(tb)
+		lines := watch(tb, server)
+		tb.Cleanup(func() { touched.Add(int64(undeclared(tb, lines()))) })
 		backing := proxied(server, nil)
 		backing.Restart = func(tb testing.TB) {
+			touched.Add(int64(undeclared(tb, lines())))
 			server.RestartEmpty()
+			lines = watch(tb, server)
 			loadScripts(tb, server)
 		}
 		return backing

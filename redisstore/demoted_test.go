@@ -100,3 +100,33 @@ func TestFailoverBehindOneAddress(t *testing.T) {
 		})
 	}
 }
+
+// The connection for notices that stays at the old master, a replica now, goes on: what the scripts
+// of the new one publish reaches it.
+func TestNoticesAtAnOldMaster(t *testing.T) {
+	t.Parallel()
+	first, second := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t, "--repl-diskless-sync-delay", "0")
+	follow(t, second, first)
+	waits := open(t, first.Addr, nil)
+	told := make(chan int64, 10)
+	defer waits.Notify(func(_, _ string, token int64) { told <- token })()
+	held := grant(t, waits, "name", time.Minute)
+	req := request("name", time.Minute)
+	req.Place = time.Minute
+	res, err := waits.Acquire(t.Context(), req)
+	if err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
+	if token := <-told; token != 0 {
+		t.Fatalf("the first notice has token %d, want that of the connection", token)
+	}
+	eventually(t, "replica that has all", func() bool {
+		return infoField(first, "master_repl_offset") == infoField(second, "master_repl_offset")
+	})
+	second.Do("REPLICAOF", "NO", "ONE")
+	follow(t, first, second)
+	release(t, open(t, second.Addr, nil), held)
+	if token := <-told; token != res.Token {
+		t.Errorf("told token %d, want %d", token, res.Token)
+	}
+}

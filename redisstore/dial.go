@@ -29,7 +29,7 @@ func (t *target) newClient() (redis.UniversalClient, error) {
 		if len(path) > 0 {
 			return nil, fmt.Errorf("%w: a cluster has no numbered databases", driver.ErrInvalid)
 		}
-		options.IsClusterMode, options.MaxRetries = true, 0 // A cluster client counts redirections as retries.
+		options.IsClusterMode = true
 	case t.scheme == "redis+sentinel":
 		if len(path) == 0 {
 			return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)

@@ -15,9 +15,9 @@ import (
 // others.
 const scanCount = 1000
 
-// List implements [driver.Store]. It goes through all keys of the server, of every master in a
-// cluster: the more keys there are, the longer it takes. It uses SCAN, so that it does not hold up
-// other clients.
+// List implements [driver.Store]. It goes through all keys of the database, of every master in a
+// cluster: beside millions of other keys it takes seconds. It uses SCAN, so that it does not hold
+// up other clients.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		if err := s.checkUsable(ctx); err != nil {

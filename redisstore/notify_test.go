@@ -42,14 +42,13 @@ func handsOn(t *testing.T, s *Store, name string) {
 	release(t, s, req)
 }
 
-// A watcher reads what MONITOR shows.
-func watch(t *testing.T, server *servers.Redis) (lines func() []string) {
+// watch has MONITOR show what the server does until lines is called, which returns it.
+func watch(t testing.TB, server *servers.Redis) (lines func() []string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +57,7 @@ func watch(t *testing.T, server *servers.Redis) (lines func() []string) {
 		t.Fatal(ok, err)
 	}
 	return func() (all []string) {
+		defer conn.Close()
 		server.Do("ECHO", "end of the watch")
 		for {
 			line, err := reader.ReadString('\n')
@@ -73,7 +73,7 @@ func watch(t *testing.T, server *servers.Redis) (lines func() []string) {
 }
 
 // words returns the arguments of a command that MONITOR shows.
-func words(t *testing.T, line string) (all []string) {
+func words(t testing.TB, line string) (all []string) {
 	t.Helper()
 	_, rest, _ := strings.Cut(line, "] ")
 	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimLeft(rest, " ") {
@@ -86,6 +86,37 @@ func words(t *testing.T, line string) (all []string) {
 		all = append(all, word)
 	}
 	return all
+}
+
+// undeclared reports the keys that scripts have touched without having them among their KEYS, and
+// secrets in messages. It returns how many commands of scripts there were.
+func undeclared(t testing.TB, lines []string) (touched int) {
+	t.Helper()
+	var keys []string
+	for _, line := range lines {
+		command := words(t, line)
+		name := strings.ToLower(command[0])
+		if strings.HasPrefix(name, "eval") {
+			n, _ := strconv.Atoi(command[2])
+			keys = command[3 : 3+n]
+		}
+		if !strings.Contains(line, " lua] ") || name == "time" || name == "info" {
+			continue
+		}
+		if name == "publish" {
+			if strings.Contains(line, "Secret") {
+				t.Errorf("a message has a secret: %s", line)
+			}
+			continue
+		}
+		touched++
+		for _, word := range command[1:] {
+			if strings.HasPrefix(word, "lock:") && !slices.Contains(keys, word) {
+				t.Errorf("the key %q is not declared: %s", word, line)
+			}
+		}
+	}
+	return touched
 }
 
 // Scripts touch no key that is not among their KEYS, and messages have no secret.
@@ -131,32 +162,7 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 			}
 		}
 	}
-	var keys []string
-	touched := 0
-	for _, line := range lines() {
-		command := words(t, line)
-		name := strings.ToLower(command[0])
-		if strings.HasPrefix(name, "eval") {
-			n, _ := strconv.Atoi(command[2])
-			keys = command[3 : 3+n]
-		}
-		if !strings.Contains(line, " lua] ") || name == "time" || name == "info" {
-			continue
-		}
-		if name == "publish" {
-			if strings.Contains(line, "Secret") {
-				t.Errorf("a message has a secret: %s", line)
-			}
-			continue
-		}
-		touched++
-		for _, word := range command[1:] {
-			if strings.HasPrefix(word, "lock:") && !slices.Contains(keys, word) {
-				t.Errorf("the key %q is not declared: %s", word, line)
-			}
-		}
-	}
-	if touched < 100 {
+	if touched := undeclared(t, lines()); touched < 100 {
 		t.Errorf("only %d commands were seen", touched)
 	}
 }
