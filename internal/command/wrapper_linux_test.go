@@ -23,7 +23,7 @@ var wrapperRows = []struct{ name, script, want string }{
 		bash -c 'sleep 1000 & echo $! >old; exec holdfast run a -- sh -c "(setsid sleep 1000 & echo \$! >daemon); sleep 1000"' & p=$!
 		until test -s daemon; do sleep .01; done
 		kill -9 $(pgrep -x supervisor -P $(pgrep -x parent -P $p)); wait $p; echo $?
-		kill $(cat old) && echo lives; kill -0 $(cat daemon) || echo dead`, "121 lives dead"},
+		kill $(cat old) && echo lives; grep 'State:.[^Z]' /proc/$(cat daemon)/status || echo dead`, "121 lives dead"},
 	{"a signal through a front", `
 		bash -c 'sleep 1000 & echo $! >old; exec holdfast run a -- sh -c "trap \"echo got; exit 6\" TERM; >ready; while :; do sleep .01; done"' & p=$!
 		until test -e ready; do sleep .01; done; kill $p; wait $p; echo $?; kill $(cat old)`, "got 6"},
@@ -39,7 +39,12 @@ var wrapperRows = []struct{ name, script, want string }{
 		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
 		holdfast run a -v --ttl 2s --kill-after 100ms -- sh -c 'trap "" TERM; echo $$ >pid; while :; do sleep .01; done' 2>&7 & p=$!
 		until test -s pid; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p)
-		holdfast run a --ttl 2s -- sh -c 'kill -0 $(cat pid) || echo dead'; kill $p; wait $p`, "dead"},
+		holdfast run a --ttl 2s -- sh -c 'grep "State:.[^Z]" /proc/$(cat pid)/status || echo dead'
+		u=$(cut -d' ' -f15 /proc/$p/stat); sleep 1; test $(($(cut -d' ' -f15 /proc/$p/stat) - u)) -lt 20 && echo idle; kill $p; wait $p`, "dead idle"},
+	{"nobody reads standard error, and SIGTERM has come before", `
+		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
+		holdfast run a -v -- sh -c 'trap "" TERM; >ready; until test -e go; do sleep .01; done' 2>&7 & p=$!
+		until test -e ready; do sleep .01; done; kill $p; sleep .3; >go; wait $p; echo $?`, "143"},
 	{"files may not grow", `
 		(ulimit -f 4; holdfast run a -- true 2>err); grep -c goroutine err`, "0"},
 

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,8 +101,17 @@ func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) 
 	}
 	p.finishPreparation()
 	code := p.eventLoop()
-	// From here on a signal ends this process, whatever it waits for.
-	signal.Reset(stopSignals...)
+	// From here on a signal ends this process, whatever it waits for. One that has come before ends
+	// it when a reader of standard error has had a second.
+	signal.Stop(p.signals)
+	for len(p.signals) > 0 {
+		p.got[(<-p.signals).(syscall.Signal)] = true
+	}
+	for sig := range p.got {
+		if slices.Contains(stopSignals, os.Signal(sig)) {
+			time.AfterFunc(time.Second, func() { EndBy(sig) })
+		}
+	}
 	<-p.written
 	if p.failure != nil {
 		return code, p.failure
@@ -168,7 +178,8 @@ func (p *parent) finishPreparation() {
 	reserveThreads(parentThreads)
 	go p.receive()
 	go func() {
-		_, _ = io.Copy(os.Stderr, p.text)
+		// The writer hides that it is a file: Go splices into a file, and spins while a pipe is full.
+		_, _ = io.Copy(struct{ io.Writer }{os.Stderr}, p.text)
 		close(p.written)
 	}()
 }
