@@ -22,7 +22,8 @@
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
-// in microseconds, and after a reboot are up to ten minutes ahead of it.
+// in microseconds. After a reboot they are up to ten minutes ahead of it. The Floor of a request
+// raises those of some other names, too.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock is for display, and tells one boot from the next in containers that have a boot id of their
@@ -33,8 +34,7 @@
 // # What can go wrong
 //
 // A grant does not wait for the disk, except for one in about ten minutes for each of 64 groups of
-// names: a power loss frees all locks anyway, and that flush keeps the tokens rising. A floor more
-// than ten minutes ahead of the clock costs a flush at every grant above it.
+// names: a power loss frees all locks anyway, and that flush keeps the tokens rising.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
 // locks holds up all requests for the names that share that lock, until it goes on or is killed.
@@ -55,8 +55,8 @@
 // A file that the store has not written is an error, [driver.ErrCorrupt], that names the file.
 // Other names are not affected.
 //
-// Each request reads the entries of its name, and each change writes them all: beside 1,000 shared
-// holds one more takes a millisecond. A waiter watches 32 of the processes that hold a name. It
+// Each request reads all entries of its name: beside 1,000 shared holds one more takes half a
+// millisecond. A waiter watches 32 of the processes that hold a name. It
 // detects the death of any other when it looks at its place.
 //
 // What was not released when a Store is closed is free then, unless it is detached.
@@ -73,9 +73,10 @@
 // Files may be read and written by the users that may write the folder, whatever the umask.
 // Changing the permissions later does not change those of existing files.
 //
-// The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read. Hidden are a file for each open Store (.session-…) and two for each kernel
-// lock: one that is locked, and keeps tokens rising (.lock-…), and one to write to (.spare-…).
+// The folder has a file of JSON for each name that is in use, or was a second ago, with a line for
+// each hold and place, which people can read. Hidden are a file for each open Store (.session-…),
+// one for each kernel lock, which is locked and keeps tokens rising (.lock-…), and, for a moment,
+// one that is written (.spare-…).
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

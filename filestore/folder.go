@@ -3,7 +3,6 @@ package filestore
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ type folder struct {
 	store *Store
 	self  fs.FileInfo // when it was opened
 	mode  fs.FileMode // of its files
-	list  *os.File    // the folder itself; nil if it may not be read
 
 	locks   [lockCount]kernelLock
 	making  sync.Mutex              // held while the session is made
@@ -90,7 +88,6 @@ func (s *Store) openFolder() (*folder, error) {
 	// since a user that can open a file can lock it.
 	writers := self.Mode() & 0o222
 	f := &folder{Root: root, store: s, self: self, mode: writers | writers<<1}
-	f.list, _ = root.Open(".")
 	for i := range f.locks {
 		f.locks[i] = kernelLock{folder: f, number: i}
 	}
@@ -104,7 +101,6 @@ func (f *folder) close() {
 	if own := f.session.Load(); own != nil {
 		own.close()
 	}
-	f.list.Close() // or nothing, if it is nil
 	f.Root.Close()
 }
 
@@ -210,31 +206,6 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
-// read returns the contents of a file, and when it was written. They are nil if it is missing.
-func (f *folder) read(file string) (contents []byte, written time.Time, err error) {
-	const most = 16 << 20
-	opened, err := f.OpenFile(file, os.O_RDONLY|openFlags, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, written, nil
-	}
-	var info fs.FileInfo
-	if err == nil {
-		defer opened.Close()
-		info, err = opened.Stat()
-	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
-		info, err = there, nil // such as a link that leads out of the folder
-	}
-	if err == nil {
-		if !info.Mode().IsRegular() || info.Size() > most {
-			return nil, written, corruptErr(f.path(file), "it is no file of this store",
-				"remove it, and see who has put it there")
-		}
-		contents, written = make([]byte, info.Size()), info.ModTime()
-		_, err = io.ReadFull(opened, contents)
-	}
-	return contents, written, notApplied("read", f.path(file), err)
-}
-
 // create makes a file that must not exist, with the permissions of the folder's files whatever the
 // umask.
 func (f *folder) create(file string) (*os.File, error) {
@@ -248,48 +219,24 @@ func (f *folder) create(file string) (*os.File, error) {
 	return made, err
 }
 
-// write replaces a file, or makes it, so that a kill leaves the former file or the new one. It
-// writes a spare file, which the caller alone uses now, and lets the two change places: so nothing
-// is made or deleted, which takes some file systems ten times as long. With flush, the new file
-// survives a power loss. An error that matches driver.ErrNotApplied means that the former file is
-// there.
-func (f *folder) write(spare, file string, contents []byte, isNew, flush bool) error {
-	written, err := f.openSpare(spare)
+// replace writes a file anew, or makes it, so that a kill leaves the former file or the new one. It
+// writes a spare file, which the caller alone uses now, and gives it the name. An error
+// that matches driver.ErrNotApplied means that the former file is there.
+func (f *folder) replace(file, spare string, contents []byte) error {
+	written, err := f.create(spare)
+	if errors.Is(err, fs.ErrExist) { // Its maker was killed.
+		_ = f.Remove(spare)
+		written, err = f.create(spare)
+	}
 	if err != nil {
 		return notApplied("write", f.path(file), err)
 	}
-	if _, err = written.WriteAt(contents, 0); err == nil {
-		err = written.Truncate(int64(len(contents)))
-	}
-	if err == nil && flush {
-		err = wrapErr("flush", f.path(file), f.store.host.flush(written))
-	}
-	err = errors.Join(err, written.Close())
-	if err == nil && (isNew || !f.exchange(spare, file)) {
+	_, err = written.Write(contents)
+	if err = errors.Join(err, written.Close()); err == nil {
 		err = f.Rename(spare, file)
 	}
 	if err != nil {
-		return notApplied("write", f.path(file), err)
-	}
-	if flush {
-		return wrapErr("flush", f.path(file), syncFolder(f.Root, "."))
-	}
-	return nil
-}
-
-// openSpare opens a spare file. One that is not just like a file that this process would make,
-// because its maker was killed or it has another name elsewhere, is replaced by such a file.
-func (f *folder) openSpare(spare string) (*os.File, error) {
-	opened, err := f.OpenFile(spare, os.O_RDWR|openFlags, 0)
-	if err == nil {
-		info, err := opened.Stat()
-		if err == nil && info.Mode() == f.mode && namesOf(info) == 1 {
-			return opened, nil
-		}
-		opened.Close()
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
 		_ = f.Remove(spare)
 	}
-	return f.create(spare)
+	return notApplied("write", f.path(file), err)
 }

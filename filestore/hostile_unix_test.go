@@ -34,8 +34,7 @@ func spoil(contents string) map[string]string {
 		"a later format":  replace(`"holdfast":2`, `"holdfast":3`),
 		"another name":    replace(`"name":"bad"`, `"name":"good"`),
 		"no name":         replace(`"name":"bad"`, `"name":""`),
-		"a wrong last":    replace(`"last_token":`, `"last_token":9007199254740993,"x":`),
-		"a low last":      replace(`"last_token":`, `"last_token":1,"x":`),
+		"a token above":   replace(`{"token":`, `{"token":99`),
 		"no limit":        replace(`"limit":1`, `"limit":0`),
 		"a token below":   replace(`{"token":`, `{"token":-`),
 		"a huge number":   replace(`"until_ns":`, `"until_ns":99999999999999999999`),
@@ -50,6 +49,9 @@ func spoil(contents string) map[string]string {
 		"metadata of one": replace(`"holder":`, `"metadata":1,"holder":`),
 		"no time":         replace(`"since":"`, `"since":"9`),
 		"ends never":      replace(`"until_ns":`, `"until_ns":9`),
+		"text for spaces": replace("  \n", "x \n"),
+		"no separator":    replace("\n {", "\n{"),
+		"two separators":  replace("\n {", "\n,{"),
 	}
 }
 

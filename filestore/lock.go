@@ -34,9 +34,38 @@ type kernelLock struct {
 	file    *os.File   // nil until it is needed
 	granted chan error // of a wait that goes on; nil if there is none
 	former  []byte     // what the file had when the counter was read
+	free    string     // the file of a free name, which is deleted soon
 }
 
 func (l *kernelLock) name() string { return fmt.Sprintf(".lock-%02d", l.number) }
+
+// leave reports whether the file of a name that an owner has made free stays for a moment, one for
+// each lock. To make and delete a file each time that the same name is locked takes as long as all
+// else, and one process waits for the other in the folder.
+func (l *kernelLock) leave(file, owner string) bool {
+	const moment = time.Second
+	if owner == "" || l.free != "" && l.free != file {
+		return false
+	}
+	if l.free == "" {
+		l.free = file
+		time.AfterFunc(moment, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), moment)
+			defer cancel()
+			_ = l.folder.store.inTurn(ctx, file, false, func(*folder, string) error { return l.tidy(ctx) })
+		})
+	}
+	return true
+}
+
+// tidy deletes the file of the free name that was left.
+func (l *kernelLock) tidy(ctx context.Context) error {
+	file := l.free
+	if l.free = ""; file == "" {
+		return nil
+	}
+	return l.folder.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
+}
 
 // spare returns the name of the spare file. The holder of the lock uses it.
 func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
@@ -127,8 +156,8 @@ func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
 // errLocked means that another open file holds a lock.
 var errLocked = errors.New("locked")
 
-// A counter makes the tokens of all names of a kernel lock, but for those far ahead of the clock.
-// It is the contents of the lock's file. So the file of a free name can be deleted.
+// A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file. So
+// the file of a free name can be deleted.
 //
 // A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
 // before a token above the former mark is granted. In the next boot tokens begin above it.
@@ -138,6 +167,7 @@ type counter struct {
 	Mark    int64 `json:"mark"`
 	Flushed int64 `json:"flushed"` // the greatest Mark that was surely flushed in this boot
 	Last    int64 `json:"last_token"`
+	Clock   int64 `json:"clock"` // the greatest time of day that was seen
 }
 
 const (
@@ -159,19 +189,20 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 	l.former = l.former[:n]
 	if text := bytes.Trim(l.former, "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
 		err = json.Unmarshal(text, &c)
-		if err != nil || c.Format != fileFormat || min(c.Mark, c.Flushed, c.Last) < 0 || max(c.Mark, c.Last) > driver.MaxToken {
+		if err != nil || c.Format != fileFormat || min(c.Mark, c.Flushed, c.Last, c.Clock) < 0 || max(c.Mark, c.Last, c.Clock) > driver.MaxToken {
 			return c, corruptErr(l.folder.path(l.name()), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
 	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark) {
-		c = counter{Format: fileFormat, bootMark: host.bootMark(), Mark: c.Mark, Last: max(c.Last, c.Mark)}
+		c.Format, c.bootMark, c.Flushed, c.Last = fileFormat, host.bootMark(), 0, max(c.Last, c.Mark)
 	}
+	c.Clock = max(c.Clock, l.folder.store.host.wall().UnixMicro())
 	return c, nil
 }
 
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
-func (l *kernelLock) writeCounter(c counter, token int64) error {
+func (l *kernelLock) writeCounter(c counter) error {
 	path := l.folder.path(l.name())
 	write := func() error {
 		_, err := l.file.WriteAt(fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c)), 0)
@@ -181,8 +212,8 @@ func (l *kernelLock) writeCounter(c counter, token int64) error {
 		}
 		return notApplied("write", path, err)
 	}
-	if token > c.Flushed {
-		c.Mark = min(max(token, c.Mark)+markLead, driver.MaxToken)
+	if c.Last > c.Flushed {
+		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
 		if err := write(); err != nil {
 			return err
 		}

@@ -17,13 +17,18 @@ import (
 
 // The file of a name is JSON. Its first line has a header, and each line after it an entry:
 //
-//	{"holdfast":2,"name":"deploy","last_token":9,"boot":"…","boot_began_ms":9,"entries":[
-//	{"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	{"holdfast":2,"name":"deploy","boot":"…","boot_began_ms":9,"entries":[
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	,{"token":10,…}
 //	]}
 //
 // The fields of an entry up to the owner always stand in this order, and are read as they are
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
+//
+// The file has whole pages, and no line of usual length is in two of them. An entry that ends
+// leaves a line of spaces, and so is the room for others. So most changes are within one page, and
+// are written in place (see state.write).
 
 // fileFormat is the number in the first field of every file. A later format that this version must
 // not misread gets another number.
@@ -33,10 +38,7 @@ const fileFormat = 2
 type header struct {
 	Format int    `json:"holdfast"`
 	Name   string `json:"name"`
-	Last   int64  `json:"last_token"` // the last that was made for the name
 	bootMark
-
-	IsFarAhead bool `json:"far_ahead,omitempty"` // so is Last
 }
 
 // entryData is what the file has of an entry beside what the rule knows. The Owner of an entry is
@@ -46,7 +48,12 @@ type entryData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
 	public   string // JSON from the field "since" on
+
+	line line // in the file that was read; the zero line if it is not there
 }
+
+// A line is where an entry stands in a file.
+type line struct{ at, size int }
 
 type (
 	queue = lockqueue.Queue[entryData]
@@ -61,25 +68,54 @@ type publicData struct {
 }
 
 const (
-	headerEnd = `,"entries":[`
+	headerEnd = ",\"entries\":[\n"
 	fileEnd   = "]}\n"
+
+	// pageSize is the size of the pages of a file. A write within one is done or not done when the
+	// process is killed.
+	pageSize = 4096
 )
 
-// encodeFile returns the contents of a name's file.
-func encodeFile(h *header, q *queue) []byte {
-	contents := make([]byte, 0, 256+512*q.Len())
-	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
-	contents = append(contents, headerEnd...)
-	separator := "\n"
-	for e := range q.All() {
-		contents = append(contents, separator...)
-		contents = appendEntry(contents, e)
-		separator = ",\n"
+// isOnePage reports whether a part of a file is in one page.
+func isOnePage(at, size int) bool { return at/pageSize == (at+size-1)/pageSize }
+
+// lineStart returns where a line begins that comes at a place or after it.
+func lineStart(at, size int) int {
+	if size > pageSize || isOnePage(at, size) {
+		return at
 	}
-	return append(append(contents, '\n'), fileEnd...)
+	return (at/pageSize + 1) * pageSize
 }
 
-func appendEntry(line []byte, e *entry) []byte {
+// encodeFile returns the contents of a name's file. It has room for an eighth more.
+func encodeFile(h *header, q *queue) []byte {
+	contents := make([]byte, 0, pageSize+512*q.Len())
+	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
+	contents = append(contents, headerEnd...)
+	separator := byte(' ')
+	for e := range q.All() {
+		line := appendEntry(separator, e)
+		contents = appendBlank(contents, lineStart(len(contents), len(line)))
+		contents = append(contents, line...)
+		separator = ','
+	}
+	size := len(contents) + len(contents)/8 + len(fileEnd)
+	size += pageSize - 1
+	contents = appendBlank(contents, size-size%pageSize-len(fileEnd))
+	return append(contents, fileEnd...)
+}
+
+// appendBlank appends a line of spaces up to a place.
+func appendBlank(contents []byte, end int) []byte {
+	if n := end - len(contents); n > 0 {
+		contents = append(append(contents, bytes.Repeat([]byte(" "), n-1)...), '\n')
+	}
+	return contents
+}
+
+// appendEntry returns the line of an entry, with what separates it from the one before.
+func appendEntry(separator byte, e *entry) []byte {
+	line := append(make([]byte, 0, 512), separator)
 	number := func(key string, n int64) { line = strconv.AppendInt(append(line, key...), n, 10) }
 	number(`{"token":`, e.Token)
 	number(`,"tokens":`, int64(e.Tokens))
@@ -90,30 +126,37 @@ func appendEntry(line []byte, e *entry) []byte {
 	line = append(append(line, `,"session":"`...), e.Data.session...)
 	line = append(append(line, `","owner_sha256":"`...), e.Owner...)
 	line = append(append(line, `",`...), e.Data.public...)
-	return line
+	return append(line, '\n')
 }
 
 // decodeFile returns the header of a name's file and the entries, in their order.
-func decodeFile(contents []byte) (h header, entries []entry, err error) {
-	first, rest, _ := strings.Cut(string(contents), headerEnd+"\n")
-	rest, isWhole := strings.CutSuffix(rest, fileEnd)
+func decodeFile(contents string) (h header, entries []entry, err error) {
+	first, _, isWhole := strings.Cut(contents, headerEnd)
+	isWhole = isWhole && strings.HasSuffix(contents, fileEnd)
 	err = json.Unmarshal([]byte(first+"}"), &h)
 	switch {
 	case err == nil && h.Format > fileFormat:
 		return h, nil, fmt.Errorf("it has the format %d of another version of this store", h.Format)
-	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "" ||
-		h.Last < 0 || h.Last > driver.MaxToken:
+	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "":
 		return h, nil, errNotOurs
 	}
-	last := int64(0)
-	entries = make([]entry, 0, strings.Count(rest, "\n"))
-	for line := range strings.Lines(rest) {
-		e, ok := decodeEntry(strings.TrimRight(line, ",\n"))
-		if !ok || e.Token <= last || e.Token > h.Last {
-			return h, nil, errNotOurs
+	at, end := len(first)+len(headerEnd), len(contents)-len(fileEnd)
+	entries = make([]entry, 0, (end-at)/256)
+	last, separator := int64(0), byte(' ')
+	for at < end {
+		text, _, _ := strings.Cut(contents[at:end], "\n")
+		if strings.Count(text, " ") < len(text) {
+			blank := max(strings.IndexByte(text, '{')-1, 0)
+			e, ok := decodeEntry(text[min(blank+1, len(text)):])
+			ok = ok && strings.Count(text[:blank], " ") == blank && text[blank] == separator
+			if !ok || e.Token <= last || e.Token > driver.MaxToken {
+				return h, nil, errNotOurs
+			}
+			e.Data.line = line{at + blank, len(text) + 1 - blank}
+			last, separator = e.Token, ','
+			entries = append(entries, e)
 		}
-		last = e.Token
-		entries = append(entries, e)
+		at += len(text) + 1
 	}
 	return h, entries, nil
 }
@@ -122,38 +165,45 @@ var errNotOurs = errors.New("it is not what this store has written")
 
 // decodeEntry is the reverse of appendEntry.
 func decodeEntry(line string) (e entry, ok bool) {
-	fields := strings.SplitN(line, ",", 9)
-	if len(fields) < 9 {
-		return e, false
-	}
 	ok = true
-	value := func(i int, before, after string) string {
-		text, hasBefore := strings.CutPrefix(fields[i], before)
-		text, hasAfter := strings.CutSuffix(text, after)
-		ok = ok && hasBefore && hasAfter
-		return text
+	skip := func(text string) {
+		rest, isThere := strings.CutPrefix(line, text)
+		line, ok = rest, ok && isThere
 	}
-	number := func(i int, before string) int64 {
-		n, err := strconv.ParseInt(value(i, before, ""), 10, 64)
-		ok = ok && err == nil && n >= 0
+	number := func(key string) (n int64) {
+		const most = 18 // digits of an int64
+		skip(key)
+		i := 0
+		for ; i < min(len(line), most) && '0' <= line[i] && line[i] <= '9'; i++ {
+			n = 10*n + int64(line[i]-'0')
+		}
+		line, ok = line[i:], ok && i > 0
 		return n
 	}
-	e.Token = number(0, `{"token":`)
-	e.Tokens = int(number(1, `"tokens":`))
-	e.Limit = int(number(2, `"limit":`))
-	e.Until = time.Duration(number(3, `"until_ns":`))
-	e.Kept = value(4, `"kept":`, "") == "true"
-	e.Data.detached = value(5, `"detached":`, "") == "true"
-	e.Data.session = value(6, `"session":"`, `"`)
-	e.Owner = value(7, `"owner_sha256":"`, `"`)
-	e.Data.public = fields[8]
-	return e, ok && e.Limit > 0 && e.Tokens > 0 &&
-		isHex(e.Data.session, sessionIDLen) && isHex(e.Owner, 2*sha256.Size)
-}
-
-// isHex reports whether text has so many hexadecimal digits and nothing else.
-func isHex(text string, digits int) bool {
-	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
+	flag := func(key string) bool {
+		skip(key)
+		isSet := strings.HasPrefix(line, "true")
+		skip(strconv.FormatBool(isSet))
+		return isSet
+	}
+	text := func(key string, size int) string {
+		skip(key)
+		text := line[:min(size, len(line))]
+		line = line[len(text):]
+		skip(`"`)
+		return text
+	}
+	e.Token = number(`{"token":`)
+	e.Tokens = int(number(`,"tokens":`))
+	e.Limit = int(number(`,"limit":`))
+	e.Until = time.Duration(number(`,"until_ns":`))
+	e.Kept = flag(`,"kept":`)
+	e.Data.detached = flag(`,"detached":`)
+	e.Data.session = text(`,"session":"`, sessionIDLen)
+	e.Owner = text(`,"owner_sha256":"`, 2*sha256.Size)
+	skip(",")
+	e.Data.public = line
+	return e, ok && e.Limit > 0 && e.Limit <= driver.Shared && e.Tokens > 0 && e.Tokens <= driver.MaxTokens
 }
 
 // newEntryData returns what is kept with the entry of a request.

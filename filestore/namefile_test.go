@@ -2,7 +2,9 @@ package filestore
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -62,5 +64,65 @@ func TestLongestEntries(t *testing.T) {
 			rec.Remaining > driver.MaxTTL || rec.Remaining < driver.MaxTTL-time.Minute || time.Since(rec.Since) > time.Minute {
 			t.Errorf("%s comes back as %+v", fill, rec)
 		}
+	}
+}
+
+// Changes in place leave JSON with the live entries in their order, in a file that grows and shrinks
+// with them. Most of them leave the file where it is.
+func TestChangesInPlace(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	var live []driver.Request
+	var before os.FileInfo
+	changes, inPlace, longest := 1500, 0, int64(0)
+	for range changes {
+		switch n := rand.IntN(10); {
+		case len(live) == 0 || n < 4 && len(live) < 100:
+			req := request("name", time.Hour)
+			req.Place, req.Limit = time.Hour, []int{1, 3, driver.Shared}[rand.IntN(3)]
+			req.Metadata = map[string]string{"{": strings.Repeat("{", rand.IntN(100)+rand.IntN(50)/49*800)}
+			if _, err := s.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, req)
+		case n < 8:
+			i := rand.IntN(len(live))
+			if err := release(s, live[i]); err != nil {
+				t.Fatal(err)
+			}
+			live = append(live[:i:i], live[i+1:]...)
+		default:
+			req := live[rand.IntN(len(live))]
+			now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})
+			if err != nil || now[0].State == driver.Lost {
+				t.Fatal(now, err)
+			}
+		}
+		var file struct{ Entries []struct{ Holder string } }
+		text, err := os.ReadFile(s.pathOf("name"))
+		if err != nil || json.Unmarshal(text, &file) != nil {
+			t.Fatalf("%v, %s", err, text)
+		}
+		var got, want []string
+		for _, e := range file.Entries {
+			got = append(got, e.Holder)
+		}
+		for _, req := range live {
+			want = append(want, req.Holder)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("the file has the entries %v, want %v", got, want)
+		}
+		now, err := os.Stat(s.pathOf("name"))
+		if err != nil || now.Size()%pageSize != 0 || now.Size() > int64(4*pageSize+3000*len(live)) {
+			t.Fatalf("with %d entries the file has %d bytes, %v", len(live), now.Size(), err)
+		}
+		longest = max(longest, now.Size())
+		if before != nil && os.SameFile(before, now) {
+			inPlace++
+		}
+		before = now
+	}
+	if inPlace < changes/2 || longest < 3*pageSize {
+		t.Errorf("%d of %d changes are in place, in up to %d bytes", inPlace, changes, longest)
 	}
 }

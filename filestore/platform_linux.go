@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -96,13 +94,4 @@ func networkNameOf(dir string) (string, error) {
 	var fs syscall.Statfs_t
 	err := syscall.Statfs(dir, &fs)
 	return networkFileSystems[uint32(fs.Type)], err
-}
-
-// exchange lets two files of the folder change places in one step. It reports false if it cannot.
-func (f *folder) exchange(file, other string) bool {
-	if f.list == nil {
-		return false
-	}
-	fd := int(f.list.Fd())
-	return unix.Renameat2(fd, file, fd, other, unix.RENAME_EXCHANGE) == nil
 }

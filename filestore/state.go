@@ -1,11 +1,14 @@
 package filestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -17,7 +20,12 @@ type state struct {
 	folder   *folder
 	lock     *kernelLock
 	file     string
-	contents []byte // of the file; nil if it is missing
+	opened   *os.File // nil if it is missing
+	contents string
+	written  time.Time
+	names    int    // how many it has
+	canPatch bool   // The file may be changed in place: it is of this boot, and has no other name.
+	lines    []line // of the entries
 	header   header
 	queue    queue
 	now      time.Duration // of the boot clock, since the name was locked
@@ -46,7 +54,8 @@ func (f *folder) update(
 	if err := lock.lock(ctx); err != nil {
 		return err
 	}
-	st, err := f.readState(lock, file, name)
+	st := &state{folder: f, lock: lock, file: file, now: f.store.host.uptime()}
+	err := st.read(name)
 	if err == nil {
 		err = verb(st)
 	}
@@ -55,8 +64,9 @@ func (f *folder) update(
 		own.note(who, st) // before others can read the entry, and send a notice
 	}
 	if err == nil {
-		err = st.write()
+		err = st.write(who.hash)
 	}
+	st.opened.Close() // or nothing, if it is nil
 	lock.unlock()
 	if err == nil {
 		st.tell(who.hash)
@@ -64,25 +74,17 @@ func (f *folder) update(
 	return err
 }
 
-func (f *folder) readState(lock *kernelLock, file, name string) (*state, error) {
-	contents, written, err := f.read(file)
-	if err != nil {
-		return nil, err
-	}
-	host := &f.store.host
-	st := &state{
-		folder: f, lock: lock, file: file, contents: contents, now: host.uptime(),
-		header: header{Format: fileFormat, Name: name, bootMark: host.bootMark()},
-		living: map[string]bool{},
-	}
-	if contents == nil {
-		return st, nil
+// read reads the file.
+func (st *state) read(name string) error {
+	host := &st.folder.store.host
+	st.header = header{Format: fileFormat, Name: name, bootMark: host.bootMark()}
+	if err := st.readFile(); err != nil || st.opened == nil {
+		return err
 	}
 	// What was not flushed before a power loss may be cut, old, or that of another file.
-	err = st.decode()
-	if isTorn := errors.Is(err, errNotOurs) && host.isBeforeBoot(written); err != nil && !isTorn {
-		return nil, corruptErr(f.path(file), err.Error(),
-			"look at it, and delete it when nobody holds that lock")
+	err := st.decode()
+	if isTorn := errors.Is(err, errNotOurs) && host.isBeforeBoot(st.written); err != nil && !isTorn {
+		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
 	if holds := st.queue.Holds(); len(holds) > 0 {
 		st.lastHold = holds[len(holds)-1].Token
@@ -90,7 +92,36 @@ func (f *folder) readState(lock *kernelLock, file, name string) (*state, error) 
 	for e := range st.inTheWay() {
 		st.firstPlace = e.Token
 	}
-	return st, nil
+	return nil
+}
+
+// path is for messages.
+func (st *state) path() string { return st.folder.path(st.file) }
+
+// readFile opens the file, if it is there, and reads it.
+func (st *state) readFile() error {
+	const most = 16 << 20
+	opened, err := st.folder.OpenFile(st.file, os.O_RDWR|openFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var info fs.FileInfo
+	if err == nil {
+		st.opened = opened
+		info, err = opened.Stat()
+	} else if there, _ := st.folder.Lstat(st.file); there != nil && !there.Mode().IsRegular() {
+		info, err = there, nil // such as a link that leads out of the folder
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
+		return corruptErr(st.path(), "it is no file of this store", "remove it, and see who has put it there")
+	}
+	if err == nil {
+		var contents strings.Builder
+		contents.Grow(int(info.Size()))
+		_, err = io.Copy(&contents, io.LimitReader(opened, info.Size()))
+		st.contents, st.written, st.names = contents.String(), info.ModTime(), namesOf(info)
+	}
+	return notApplied("read", st.path(), err)
 }
 
 // decode sets the header and the entries. Those of an earlier boot are over, as are the processes
@@ -104,15 +135,16 @@ func (st *state) decode() error {
 		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
 	isThisBoot := st.folder.store.host.isThisBoot(h.bootMark)
+	st.canPatch = isThisBoot && st.names == 1
 	if !isThisBoot {
 		h.bootMark = st.header.bootMark
+		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
-	st.header = h
+	st.header, st.lines = h, make([]line, len(entries))
 	for i := range entries {
-		if e := &entries[i]; isThisBoot || !e.Kept && st.isAlive(e.Data.session) {
-			st.queue.Append(e)
-		}
+		st.lines[i] = entries[i].Data.line
 	}
+	st.queue.Restore(entries)
 	return nil
 }
 
@@ -121,6 +153,9 @@ func (st *state) isAlive(session string) bool {
 	alive, known := st.living[session]
 	if !known {
 		alive = st.folder.isAlive(session)
+		if st.living == nil {
+			st.living = map[string]bool{}
+		}
 		st.living[session] = alive
 	}
 	return alive
@@ -165,8 +200,9 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 	if err != nil {
 		return res, err
 	}
-	tokens := lockqueue.Counter{
-		Last: st.header.Last, Clock: max(c.Last+1, st.folder.store.host.wall().UnixMicro()),
+	tokens := lockqueue.Counter{Last: c.Last, Clock: c.Clock}
+	for e := range st.queue.All() { // They are greater if the file of the counter was deleted.
+		tokens.Last = max(tokens.Last, e.Token+int64(e.Tokens)-1)
 	}
 	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
 	if err == nil && own.State != driver.Held && st.bury() {
@@ -185,17 +221,8 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 	if own.Token == 0 {
 		return res, nil
 	}
-	// A token ahead of the clock, by some caller's floor, concerns this name alone: its file stays.
-	// One that is far ahead is not covered by the mark, and so is flushed.
-	st.header.Last, st.header.IsFarAhead = tokens.Last, tokens.Last > tokens.Clock+markLead
-	if tokens.Last < tokens.Clock+2*driver.MaxTokens {
-		c.Last = tokens.Last
-	}
-	covered := tokens.Last
-	if st.header.IsFarAhead {
-		covered = c.Last
-	}
-	return res, st.lock.writeCounter(c, covered)
+	c.Last = tokens.Last
+	return res, st.lock.writeCounter(c)
 }
 
 // renew prolongs the entry of an owner, whose notices go to a session from now on.
@@ -245,35 +272,115 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// write makes the file that of the state. The file of a free name goes, and becomes the spare one,
-// unless its last token is far ahead of the clock.
-func (st *state) write() error {
-	f := st.folder
-	if st.queue.Len() == 0 {
-		if st.contents == nil {
-			return nil
-		}
-		c, err := st.lock.readCounter()
-		if err != nil {
-			return err
-		}
-		last := st.header.Last
-		if last > c.Last && last <= f.store.host.wall().UnixMicro() {
-			c.Last = last
-			err = st.lock.writeCounter(c, last)
-		}
-		if err == nil && last <= c.Last {
-			err = notApplied("delete", f.path(st.file), f.Rename(st.file, st.lock.spare()))
-		}
-		if err != nil || last <= c.Last {
-			return err
-		}
+// write makes the file that of the state, which a verb of an owner has changed.
+//
+// A change within one page is written in place: a kill leaves it done or not done. Any other is
+// written aside, and the new file takes the place of the former. The file of a free name stays for a
+// moment (see kernelLock.leave).
+func (st *state) write(owner string) error {
+	isFree := st.queue.Len() == 0
+	switch {
+	case isFree && st.opened == nil:
+		return nil
+	case isFree && !st.lock.leave(st.file, owner):
+		st.opened.Close() // Windows does not delete it before.
+		return notApplied("delete", st.path(), st.folder.Remove(st.file))
 	}
-	contents := encodeFile(&st.header, &st.queue)
-	if bytes.Equal(contents, st.contents) {
+	if p := st.patch(owner); p.fits {
+		return st.writeInPlace(p)
+	}
+	st.opened.Close()
+	return st.folder.replace(st.file, st.lock.spare(), encodeFile(&st.header, &st.queue))
+}
+
+// writeInPlace writes what has changed. An error that matches driver.ErrNotApplied means that the
+// file is as it was.
+func (st *state) writeInPlace(p patch) error {
+	if len(p.text) == 0 {
 		return nil
 	}
-	return f.write(st.lock.spare(), st.file, contents, st.contents == nil, st.header.IsFarAhead)
+	n, err := st.opened.WriteAt(p.text, int64(p.at))
+	if err != nil && n > 0 {
+		if _, failed := st.opened.WriteAt([]byte(st.contents[p.at:p.at+n]), int64(p.at)); failed != nil {
+			return wrapErr("write", st.path(), err)
+		}
+	}
+	return notApplied("write", st.path(), err)
+}
+
+// A patch is what changes in a file, in one piece.
+type patch struct {
+	at   int
+	text []byte
+	fits bool // The file can be changed in place: that is all that changes, and in one page.
+}
+
+// put adds to the piece a text that is to be written behind it.
+func (p *patch) put(old string, at int, text []byte) {
+	if len(p.text) == 0 {
+		p.at = at
+	}
+	if p.fits = p.fits && isOnePage(p.at, at+len(text)-p.at); p.fits {
+		p.text = append(append(p.text, old[p.at+len(p.text):at]...), text...)
+	}
+}
+
+// patch returns the change of the file. An entry that has ended becomes spaces, that of the owner
+// may be another, and a new one stands behind all, if there is room. A file that is mostly spaces
+// is written anew.
+func (st *state) patch(owner string) patch {
+	old, lines, separator := st.contents, st.lines, byte(' ')
+	p := patch{fits: st.canPatch}
+	at := strings.Index(old, headerEnd) + len(headerEnd) // the end of what was looked at
+	used := at
+	removeUntil := func(end int) {
+		for len(lines) > 0 && lines[0].at < end {
+			p.put(old, lines[0].at, appendBlank(nil, lines[0].size))
+			at, lines = lines[0].at+lines[0].size, lines[1:]
+		}
+	}
+	for e := range st.queue.All() {
+		was, text := e.Data.line, []byte{separator}
+		if was.size == 0 || e.Owner == owner {
+			text = appendEntry(separator, e)
+		}
+		switch {
+		case !p.fits:
+			return p
+		case was.size == 0:
+			removeUntil(len(old))
+			at = lineStart(at, len(text))
+			p.fits = p.fits && at+len(text) <= len(old)-len(fileEnd)
+		default:
+			removeUntil(was.at)
+			at, lines = was.at, lines[1:]
+			p.fits = p.fits && (len(text) == 1 || len(text) == was.size)
+		}
+		if !p.fits {
+			return p
+		}
+		if first, last := differ(old[at:], text); first < last {
+			p.put(old, at+first, text[first:last])
+		}
+		at += max(len(text), was.size)
+		used += max(len(text), was.size)
+		separator = ','
+	}
+	removeUntil(len(old))
+	p.fits = p.fits && len(old) <= 2*used+2*pageSize
+	return p
+}
+
+// differ returns the part of a text that differs from the beginning of another.
+func differ(old string, text []byte) (first, last int) {
+	last = len(text)
+	for first < last && text[first] == old[first] {
+		first++
+	}
+	for first < last && text[last-1] == old[last-1] {
+		last--
+	}
+	return first, last
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have

@@ -299,11 +299,17 @@ func (s *Store) Close() error {
 	go func() {
 		defer close(closed)
 		s.running.Wait()
-		if s.folder != nil { // It does not change any more.
-			s.folder.close()
-			for _, lock := range s.folder.locks {
-				lock.file.Close() // or nothing, if it is nil
-			}
+		if s.folder == nil { // It does not change any more.
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		for i := range s.folder.locks {
+			_ = s.folder.locks[i].tidy(ctx)
+		}
+		s.folder.close()
+		for _, lock := range s.folder.locks {
+			lock.file.Close() // or nothing, if it is nil
 		}
 	}()
 	timeout := time.NewTimer(3 * time.Second)

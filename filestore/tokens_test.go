@@ -100,6 +100,7 @@ func TestPowerLoss(t *testing.T) {
 		granted(t, s, "held", time.Hour)
 		granted(t, s, "name", time.Hour)
 		s.Session().Close()
+		close(s.closing) // It makes no more requests.
 		losePower(t, f, dir)
 		after := openTestOn(t, f.host(), dir)
 		for rec, err := range after.List(t.Context(), "") {
@@ -129,7 +130,7 @@ func losePower(t *testing.T, f *fakeHost, dir string) {
 			func() string { return "" },
 			func() string { return strings.Repeat("\x00", len(contents)) },
 			func() string { return contents[:rand.IntN(len(contents))] },
-			func() string { return read("high.json") },
+			func() string { return strings.Replace(contents, `"name":"`, `"name":"other`, 1) },
 			func() string { return contents },
 		}[rand.IntN(5)]
 		path := filepath.Join(dir, file)
@@ -188,41 +189,33 @@ func TestMarkIsAhead(t *testing.T) {
 	}
 }
 
-// A floor far ahead concerns its own name, over reboots too, and not the tokens of others. The file
-// of a free name is deleted when the clock has passed its tokens, and not before.
+// A floor far ahead raises the tokens of its lock, and of none far from it, over reboots too. It is
+// measured by the clock, not by tokens. The file of a free name is deleted soon.
 func TestHighFloor(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
 	req := request("high", time.Minute)
 	req.Floor = f.ahead()
-	if _, token := grantedTo(t, s, req); token != req.Floor {
-		t.Errorf("the token %d is granted", token)
+	_, last := grantedTo(t, s, req)
+	if last != req.Floor {
+		t.Errorf("the token %d is granted", last)
 	}
 	released(t, s, req)
 	f.reboot()
 	s = openTestOn(t, f.host(), dir)
-	if token := next(t, s, "low"); token > req.Floor-time.Hour.Microseconds() {
-		t.Errorf("another name has the token %d", token)
+	rises(t, "after the reboot", &last, next(t, s, "high"))
+	rises(t, "at once", &last, next(t, s, "high"))
+	if limit := f.ahead() + (20 * time.Minute).Microseconds(); last > limit {
+		t.Errorf("the token %d is granted, want one below %d", last, limit)
 	}
-	for want := req.Floor + 1; want <= req.Floor+2; want++ {
-		if token := next(t, s, "high"); token != want {
-			t.Errorf("the next token is %d, want %d", token, want)
-		}
-	}
-	held, _ := granted(t, s, "low", time.Minute)
-	f.pass(time.Millisecond)
-	released(t, s, held)
-	for name, want := range map[string]bool{"low": false, "high": true} {
-		if _, err := os.Stat(s.pathOf(name)); (err == nil) != want {
-			t.Errorf("the file of %s: %v", name, err)
-		}
-	}
-	held, _ = granted(t, s, "high", 48*time.Hour)
-	f.pass(24 * time.Hour)
-	released(t, s, held)
-	if _, err := os.Stat(s.pathOf("high")); err == nil {
-		t.Error("the file of a free name is left")
-	}
+	req = request("high", time.Minute)
+	req.Floor = f.ahead() + (2 * time.Hour).Microseconds()
+	_, err := s.Acquire(t.Context(), req)
+	wantError(t, err, driver.ErrInvalid)
+	eventually(t, "the file of a free name is deleted", func() bool {
+		_, err := os.Stat(s.pathOf("high"))
+		return err != nil
+	})
 }
 
 // A counter that no store has written is an error that names the file, and no reason for tokens to
@@ -233,6 +226,7 @@ func TestCorruptCounter(t *testing.T) {
 		"garbage", `{"holdfast":1}`, `{"holdfast":1e999}`, strings.Repeat(`{"holdfast":`, 1000), `{"holdfast":3}`,
 		fmt.Sprintf(`{"holdfast":2,"boot":"b","mark":%d}`, int64(driver.MaxToken)+1),
 		fmt.Sprintf(`{"holdfast":2,"boot":"b","last_token":%d}`, int64(math.MaxInt64)),
+		fmt.Sprintf(`{"holdfast":2,"boot":"b","clock":%d}`, int64(math.MaxInt64)),
 		`{"holdfast":2,"boot":"b","mark":-1}`,
 	} {
 		s := openTest(t, t.TempDir())

@@ -81,7 +81,7 @@ func (q *Queue[D]) Acquire(
 	}
 	own.Token = e.Token
 	c.Last = e.Token + int64(e.Tokens) - 1
-	q.Append(&e)
+	q.append(&e)
 	return own, promoted, nil
 }
 
@@ -184,8 +184,17 @@ func (q *Queue[D]) Waiting() int { return q.Len() - q.holds }
 // Len returns how many entries there are, as of the latest verb.
 func (q *Queue[D]) Len() int { return len(q.buffer) - q.front }
 
-// Append adds a copy of an entry with a token above all others. Stores use it to restore a Queue.
-func (q *Queue[D]) Append(e *Entry[D]) {
+// Restore adds entries with rising tokens above all others. The Queue keeps them. It has no index of
+// them, which is of use to one that lives longer than a verb.
+func (q *Queue[D]) Restore(entries []Entry[D]) {
+	q.buffer = slices.Grow(q.buffer, len(entries)+1)
+	for i := range entries {
+		q.add(&entries[i])
+	}
+}
+
+// append adds a copy of an entry with a token above all others.
+func (q *Queue[D]) append(e *Entry[D]) {
 	if len(q.buffer) == cap(q.buffer) && q.front > len(q.buffer)/2 {
 		n := copy(q.buffer, q.entries())
 		clear(q.buffer[n:])
@@ -198,20 +207,25 @@ func (q *Queue[D]) Append(e *Entry[D]) {
 		added = new(Entry[D])
 	}
 	*added = *e
-	if q.Len() == 0 {
-		q.least, q.earliest = driver.Shared, math.MaxInt64
-	}
-	q.buffer = append(q.buffer, added)
-	q.earliest = min(q.earliest, e.Until)
+	q.add(added)
 	switch {
 	case q.owners != nil:
 		q.owners[e.Owner] = added
-	case q.Len() > few:
+	case q.Len() == few+1:
 		q.owners = make(map[string]*Entry[D], 2*few)
 		for e := range q.All() {
 			q.owners[e.Owner] = e
 		}
 	}
+}
+
+// add makes an entry the last one, and a hold if the rule allows.
+func (q *Queue[D]) add(e *Entry[D]) {
+	if q.Len() == 0 {
+		q.least, q.earliest = driver.Shared, math.MaxInt64
+	}
+	q.buffer = append(q.buffer, e)
+	q.earliest = min(q.earliest, e.Until)
 	if q.holds == q.Len()-1 && q.fits(e.Limit) {
 		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
 	}

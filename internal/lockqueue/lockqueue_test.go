@@ -99,7 +99,7 @@ func TestCrowd(t *testing.T) {
 	for step := range 30_000 {
 		var restored lockqueue.Queue[int]
 		for e := range q.All() {
-			restored.Append(e)
+			restored.Restore([]lockqueue.Entry[int]{*e})
 			if e.Until == now+1 {
 				expired++
 			}

@@ -489,7 +489,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 		if m.tokenAtAdmitted {
 			full.Token = int64(i + 1)
 		}
-		m.queue.Append(&full)
+		m.queue.Restore([]lockqueue.Entry[uint8]{full})
 	}
 	counter := lockqueue.Counter{Last: int64(s.last)}
 	if m.tokenAtAdmitted {
