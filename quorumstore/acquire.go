@@ -37,6 +37,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	case req.Floor > 0 && req.Place > 0:
 		return none, fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	}
+	waits := req.Place > 0
 	e, err := s.beginAcquire(&req)
 	if err != nil {
 		return none, err
@@ -47,10 +48,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	t := s.tally(b)
 	without, _ := t.without()
 	switch {
-	case outcome == verdictWon && took < driver.Validity(req.TTL):
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e.token = token
+	case outcome == verdictWon && took < driver.Validity(req.TTL) && s.isWon(e, token):
 		return driver.Result{Granted: true, Token: token}, nil
 	case outcome == verdictWon:
 		outcome = verdictLate
@@ -60,13 +58,28 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		return none, b.err(string(outcome))
 	}
 	s.undo(ctx, e, t)
-	if outcome == verdictBusy {
-		if rec := t.blockingHold()[0]; s.isHold(ctx, &req, rec) {
-			return driver.Result{Held: rec}, nil
-		}
+	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
+	inTheWay := t.blockingHold()
+	switch {
+	case outcome == verdictBusy && s.isHold(ctx, &req, inTheWay[0]):
+		return driver.Result{Held: inTheWay[0]}, nil
+	case outcome == verdictBusy:
 		outcome = verdictSplit
 	}
-	return none, s.failure(b, t, outcome, took)
+	if waits && len(inTheWay) > 0 && (outcome == verdictSplit || outcome == verdictTokenMismatch) {
+		inTheWay[0].Remaining = pause
+		return driver.Result{Held: inTheWay[0]}, nil
+	}
+	return none, s.failure(b, t, outcome, pause)
+}
+
+// isWon records the token of an entry that a majority has granted. It reports false if a renewal
+// has found the entry lost before, so that its release has begun.
+func (s *Store) isWon(e *entry, token int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.token = token
+	return e.releases == 0
 }
 
 func (s *Store) tally(b *ballot[driver.Result]) *tally {
@@ -80,7 +93,7 @@ func (s *Store) vote(
 	ctx context.Context, e *entry, req driver.Request,
 ) (b *ballot[driver.Result], outcome verdict, token int64) {
 	began, waiting := time.Now(), len(s.nodes)
-	b = ask(s, func(n *node, reply func(driver.Result, error)) { reply(s.acquireAt(ctx, e, n, req)) })
+	b = ask(s, func(n *node) (driver.Result, error) { return s.acquireAt(ctx, e, n, req) })
 	t := s.tally(b)
 	for range b.count(ctx, s.timeout) {
 		waiting--
@@ -101,7 +114,10 @@ func (s *Store) vote(
 // undo releases an attempt, and waits until each node that granted it has confirmed that, for
 // Options.Timeout at most. The votes show which have.
 func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
-	b, left := s.release(ctx, e.key, time.Time{}), len(t.tokens())
+	s.mu.Lock()
+	b := s.release(ctx, e.key, time.Time{})
+	s.mu.Unlock()
+	left := len(t.tokens())
 	if left == 0 {
 		return
 	}
@@ -132,7 +148,7 @@ func (s *Store) isHold(ctx context.Context, req *driver.Request, rec driver.Reco
 
 // failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied
 // if the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
-func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, took time.Duration) error {
+func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, pause time.Duration) error {
 	e := b.err(string(outcome))
 	without, refused := t.without()
 	var later []time.Duration // until nodes can serve that cannot now
@@ -147,7 +163,7 @@ func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, too
 	switch {
 	case driver.Permanent(e), without <= s.minority():
 	case outcome != verdictUnavailable:
-		return &driver.RetryError{Err: e, After: rand.N(min(4*max(shortPause, took), longPause)) + 1}
+		return &driver.RetryError{Err: e, After: pause}
 	case 0 < missing && missing <= len(later):
 		return &driver.RetryError{Err: e, After: later[missing-1]}
 	case refused > s.minority():

@@ -154,7 +154,7 @@ func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 			group.Go(func() {
 				defer client.Close()
 				for held.Load() < 5000 {
-					lock, err := client.Acquire(t.Context(), name, &holdfast.Options{Wait: 100*time.Millisecond + rand.N(200*time.Millisecond)})
+					lock, err := client.Acquire(t.Context(), name, &holdfast.Options{Wait: 50*time.Millisecond + rand.N(200*time.Millisecond)})
 					switch {
 					case err == nil:
 						got.Add(1)

@@ -15,7 +15,7 @@ import (
 // its fields, except those of its parts.
 type entry struct {
 	key      [2]string // of Store.entries
-	expiry   time.Time // when the last node has dropped it, if its requests have arrived in time
+	expiry   time.Time // see over
 	token    int64     // that a majority has granted, 0 before that is known
 	releases int       // how many have begun: with the first, it is Lost
 	pending  int       // how many requests
@@ -38,6 +38,12 @@ var errOwner = errors.New("the owner has an entry already")
 // unknownTime is how long a release of an owner that this Store does not know is sent again.
 const unknownTime = time.Minute
 
+// over returns when the last node has dropped an entry that a request prolongs which is sent now.
+// The request arrives while it is under way, or its outcome is not known.
+func (s *Store) over(ttl time.Duration) time.Time {
+	return time.Now().Add(2*s.timeout + ttl + s.guarantees.Grain)
+}
+
 // newEntry records an entry of an owner. When there are twice as many as were left the last time,
 // it removes those that are over. The caller holds s.mu.
 func (s *Store) newEntry(key [2]string, ttl time.Duration) *entry {
@@ -46,7 +52,7 @@ func (s *Store) newEntry(key [2]string, ttl time.Duration) *entry {
 		maps.DeleteFunc(s.entries, func(_ [2]string, e *entry) bool { return e.pending == 0 && now.After(e.expiry) })
 		s.most = max(2*len(s.entries), 64)
 	}
-	e := &entry{key: key, expiry: now.Add(ttl + s.guarantees.Grain), parts: make([]part, len(s.nodes))}
+	e := &entry{key: key, expiry: s.over(ttl), parts: make([]part, len(s.nodes))}
 	s.entries[key] = e
 	return e
 }
@@ -121,7 +127,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 			return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 		}
 	}
+	s.mu.Lock()
 	b := s.release(ctx, [2]string{req.Name, req.Owner}, keep)
+	s.mu.Unlock()
 	ended, without := 0, 0
 	for node := range b.count(ctx, s.timeout) {
 		switch {
@@ -145,10 +153,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 }
 
 // release ends the entry of an owner at all nodes. From then on it is Lost. The name stays taken
-// until keep, if that is not zero.
+// until keep, if that is not zero. The caller holds s.mu.
 func (s *Store) release(ctx context.Context, key [2]string, keep time.Time) *ballot[bool] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	e := s.entries[key]
 	if e == nil {
 		e = s.newEntry(key, unknownTime)
@@ -156,43 +162,51 @@ func (s *Store) release(ctx context.Context, key [2]string, keep time.Time) *bal
 	e.releases++
 	s.begin(e)
 	number := e.releases
-	return ask(s, func(n *node, reply func(bool, error)) { s.releaseAt(ctx, e, n, keep, number, reply) })
+	return ask(s, func(n *node) (bool, error) { return s.releaseAt(ctx, e, n, keep, number) })
 }
 
-// releaseAt ends the part of an entry at a node, after its Acquire has ended there, and replies. A
-// release that the node has not confirmed, or that has found nothing where the Acquire may still
-// arrive, it sends again, after pauses that grow, until the entry must be over, or another release
-// takes over. When the Store is closed, it does so once more.
-func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time, number int, reply func(bool, error)) {
-	defer s.done(e, n)
+// releaseAt ends the part of an entry at a node, after its Acquire has ended there. A release that
+// the node has not confirmed, or that has found nothing where the Acquire may still arrive, it
+// sends again in the background, after pauses that grow, until the entry must be over, or another
+// release takes over. When the Store is closed, it does so once more.
+func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time, number int) (bool, error) {
 	p := &e.parts[n.index]
 	if p.acquired != nil {
 		<-p.acquired
 	}
 	if p.none {
-		reply(false, nil)
-		return
+		s.done(e, n)
+		return false, nil
 	}
-	for pause, over := s.timeout/2, false; ; pause = min(2*pause, 8*s.timeout) {
+	attempt := func() (found bool, err error, confirmed bool) {
 		req := driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}
 		if left := time.Until(keep); left > 0 {
 			req.Keep = max(left, driver.MinTTL)
 		}
-		found, err := send(s, ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
-		reply(found, err)
-		if over || err == nil && (found || !p.unknown) || driver.Permanent(err) {
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-s.closing:
-			over = true
-		}
-		s.mu.Lock()
-		needless := e.releases != number || time.Now().After(e.expiry)
-		s.mu.Unlock()
-		if needless {
-			return
-		}
+		found, err = send(s, ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
+		return found, err, err == nil && (found || !p.unknown) || driver.Permanent(err)
 	}
+	found, err, confirmed := attempt()
+	if confirmed {
+		s.done(e, n)
+		return found, err
+	}
+	go func() {
+		defer s.done(e, n)
+		for pause, closed := s.timeout/2, false; !confirmed && !closed; pause = min(2*pause, 8*s.timeout) {
+			select {
+			case <-time.After(pause):
+			case <-s.closing:
+				closed = true
+			}
+			s.mu.Lock()
+			needless := e.releases != number || time.Now().After(e.expiry)
+			s.mu.Unlock()
+			if needless {
+				return
+			}
+			_, _, confirmed = attempt()
+		}
+	}()
+	return found, err
 }

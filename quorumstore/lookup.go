@@ -11,15 +11,15 @@ import (
 // Lookup implements [driver.Store]. It reports a hold that a majority of the nodes has, with the
 // time that was left by the last renewal. A hold of a minority does not count: it is about to be
 // released, or to expire. If nodes that do not reply leave it open which of the two it is, the
-// error is an [Error].
+// error has the replies.
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	var found []driver.Record
 	unknown := len(s.nodes)
-	b := ask(s, func(n *node, reply func([]driver.Record, error)) {
-		reply(send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Lookup(ctx, name) }))
+	b := ask(s, func(n *node) ([]driver.Record, error) {
+		return send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Lookup(ctx, name) })
 	})
 	for node := range b.count(ctx, s.timeout) {
 		if b.errs[node] != nil {
@@ -48,8 +48,8 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 	}
 	var ended []driver.Record
 	had, without := 0, 0
-	b := ask(s, func(n *node, reply func([]driver.Record, error)) {
-		reply(send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Break(ctx, name, token) }))
+	b := ask(s, func(n *node) ([]driver.Record, error) {
+		return send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Break(ctx, name, token) })
 	})
 	for node := range b.count(ctx, s.timeout) {
 		ended = append(ended, b.values[node]...)
@@ -80,7 +80,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		b := ask(s, func(n *node, reply func([]driver.Record, error)) { reply(readList(ctx, n, prefix)) })
+		b := ask(s, func(n *node) ([]driver.Record, error) { return readList(ctx, n, prefix) })
 		names, complete := map[string][]driver.Record{}, 0
 		for node := range b.count(ctx, listTimeouts*s.timeout) {
 			if b.errs[node] != nil {

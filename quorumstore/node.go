@@ -64,27 +64,24 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask has a goroutine for each node make a request, and reply. The first reply counts; the request
-// goes on at a node whose reply nobody waits for.
-func ask[T any](s *Store, request func(n *node, reply func(T, error))) *ballot[T] {
-	b := &ballot[T]{s: s, values: make([]T, len(s.nodes)), errs: make([]error, len(s.nodes)), replies: make(chan reply[T], len(s.nodes))}
+// ask has a goroutine for each node make a request. It goes on at a node whose reply nobody waits
+// for.
+func ask[T any](s *Store, request func(n *node) (T, error)) *ballot[T] {
+	size := len(s.nodes)
+	b := &ballot[T]{s: s, values: make([]T, size), errs: make([]error, size), replies: make(chan reply[T], size)}
 	for i, n := range s.nodes {
 		b.errs[i] = errNoReply
 		go func() {
-			replied := false
-			request(n, func(value T, err error) {
-				if !replied {
-					b.replies <- reply[T]{i, value, err}
-				}
-				replied = true
-			})
+			value, err := request(n)
+			b.replies <- reply[T]{i, value, err}
 		}()
 	}
 	return b
 }
 
 // count waits for the replies, and yields the index of the node after each of them, until the
-// timeout or the deadline of ctx. It ignores a cancellation before.
+// timeout or the deadline of ctx. It ignores a cancellation before. A reply that has come counts,
+// also if the time is over when this goroutine gets to it.
 func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		b.end = time.Now().Add(timeout)
@@ -95,17 +92,21 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 		b.timer = time.NewTimer(time.Until(b.end))
 		defer b.timer.Stop()
 		for range b.values {
+			var r reply[T]
 			select {
-			case r := <-b.replies:
-				b.values[r.node], b.errs[r.node] = r.value, r.err
-				if !yield(r.node) {
+			case r = <-b.replies:
+			default:
+				select {
+				case r = <-b.replies:
+				case <-b.timer.C:
+					if bounded && !time.Now().Before(deadline) {
+						<-ctx.Done() // at once: the caller finds it, too
+						b.cut = ctx.Err()
+					}
 					return
 				}
-			case <-b.timer.C:
-				if bounded && !time.Now().Before(deadline) {
-					<-ctx.Done() // at once: the caller finds it, too
-					b.cut = ctx.Err()
-				}
+			}
+			if b.values[r.node], b.errs[r.node] = r.value, r.err; !yield(r.node) {
 				return
 			}
 		}
@@ -167,17 +168,17 @@ func (b *ballot[T]) err(reason string) *majorityError {
 func describe(reply any) string {
 	switch r := reply.(type) {
 	case driver.Result:
-		if r.Granted {
-			return fmt.Sprintf("granted token %d", r.Token)
+		if !r.Granted {
+			return r.Held.String()
 		}
-		return r.Held.String()
+		return fmt.Sprintf("granted token %d", r.Token)
 	case []driver.Record:
-		if len(r) == 1 {
-			return r[0].String()
+		if len(r) != 1 {
+			return fmt.Sprintf("%d holds", len(r))
 		}
-		return fmt.Sprintf("%d holds", len(r))
+		return r[0].String()
 	case bool:
 		return map[bool]string{true: "released", false: "not held"}[r]
 	}
-	return "answered"
+	return fmt.Sprint(reply)
 }

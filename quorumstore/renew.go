@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,15 +35,14 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent := time.Now()
 	entries := make([]driver.Entry, len(reqs))
 	renewals, batch := s.renewals(reqs, entries)
 	undecided := len(renewals)
 	if undecided == 0 {
 		return entries, nil
 	}
-	b := ask(s, func(n *node, reply func([]driver.Entry, error)) {
-		reply(send(s, ctx, n, func(ctx context.Context) ([]driver.Entry, error) { return n.Renew(ctx, batch) }))
+	b := ask(s, func(n *node) ([]driver.Entry, error) {
+		return send(s, ctx, n, func(ctx context.Context) ([]driver.Entry, error) { return n.Renew(ctx, batch) })
 	})
 	for range b.count(ctx, s.timeout) {
 		undecided = 0
@@ -55,18 +55,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			break
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	undecided = 0
 	for _, r := range renewals {
-		if r.entry.State == driver.Unknown && r.known != nil && r.token == 0 && r.open <= s.minority() {
-			r.entry.State = driver.Lost
-			undecided--
-		}
-		entries[r.index] = r.entry
-		switch req := &reqs[r.index]; {
-		case r.entry.State != driver.Lost:
-			s.note(&r, sent.Add(req.TTL+s.guarantees.Grain))
-		case r.known == nil && r.held, r.known != nil && !s.isReleased(r.known):
-			// What an unknown owner has under another token may be another entry.
-			s.release(ctx, [2]string{req.Name, req.Owner}, time.Time{}) // It goes on in the background.
+		if entries[r.index] = s.settle(ctx, &r, &reqs[r.index]); entries[r.index].State == driver.Unknown {
+			undecided++
 		}
 	}
 	if undecided == 0 {
@@ -83,7 +77,7 @@ func (s *Store) renewals(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
-		r := renewal{index: i, token: req.Token, known: s.entries[[2]string{req.Name, req.Owner}]}
+		r := renewal{index: i, token: req.Token, known: s.entries[[2]string{req.Name, req.Owner}], open: len(s.nodes)}
 		if e := r.known; e != nil {
 			if e.releases > 0 || req.Token != 0 && e.token != 0 && req.Token != e.token {
 				entries[i].State = driver.Lost
@@ -120,24 +114,27 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	}
 }
 
-// note records an entry that may have been prolonged until end.
-func (s *Store) note(r *renewal, end time.Time) {
-	if r.known == nil {
-		return
+// settle returns what a renewal is answered, and records it: how long the entry may last, or that
+// the rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release
+// has begun meanwhile, and is left to that. The caller holds s.mu.
+func (s *Store) settle(ctx context.Context, r *renewal, req *driver.RenewRequest) driver.Entry {
+	key := [2]string{req.Name, req.Owner}
+	e := cmp.Or(r.known, s.entries[key])
+	switch {
+	case e != nil && e.releases > 0:
+		return driver.Entry{State: driver.Lost}
+	case r.entry.State == driver.Unknown && r.known != nil && r.token == 0 && r.open <= s.minority():
+		r.entry.State = driver.Lost
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if end.After(r.known.expiry) {
-		r.known.expiry = end
+	switch {
+	case r.entry.State == driver.Lost && (r.known != nil || r.held):
+		// What an unknown owner has under another token may be another entry.
+		s.release(ctx, key, time.Time{}) // It goes on in the background.
+	case r.entry.State != driver.Lost && r.known != nil:
+		if end := s.over(req.TTL); end.After(r.known.expiry) {
+			r.known.expiry = end
+		}
+		r.known.token = cmp.Or(r.known.token, r.entry.Token)
 	}
-	if r.known.token == 0 {
-		r.known.token = r.entry.Token
-	}
-}
-
-// isReleased reports whether the release of an entry has begun.
-func (s *Store) isReleased(e *entry) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.releases > 0
+	return r.entry
 }
