@@ -206,6 +206,28 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
+// open opens a file of the store to write to it. It refuses what is no file, such as a link, and a
+// file that has another name elsewhere: somebody may have put it there to have it written.
+func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
+	const most = 16 << 20
+	opened, err := f.OpenFile(file, flags|openFlags, 0)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = opened.Stat()
+	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
+		info, err = there, nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1 || info.Size() > most) {
+		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
+			"remove it, and see who has put it there")
+	}
+	if err != nil {
+		opened.Close() // or nothing, if it is nil
+		return nil, nil, err
+	}
+	return opened, info, nil
+}
+
 // create makes a file that must not exist, with the permissions of the folder's files whatever the
 // umask.
 func (f *folder) create(file string) (*os.File, error) {

@@ -208,6 +208,44 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
+// A member of the group puts another name of a file of the process, such as one of root, in the
+// place of each file that is written in place. It is not written, and keeps its permissions.
+func TestOtherNames(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "locks")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	s, other := openTest(t, folder), openTest(t, folder)
+	held, _ := granted(t, s, "name", time.Hour)
+	waiting(t, other, request("name", time.Hour))
+	empty, appended := filepath.Join(dir, "empty"), filepath.Join(dir, "appended")
+	writeFile(t, empty, "")
+	writeFile(t, appended, "")
+	replaced := filepath.Join(folder, filepath.Base(other.Session().Name()))
+	if err := errors.Join(os.Remove(replaced), os.Link(appended, replaced)); err != nil {
+		t.Fatal(err)
+	}
+	released(t, s, held)
+	for i := range lockCount {
+		path := filepath.Join(folder, s.folder.locks[i].name())
+		_ = os.Remove(path)
+		if err := os.Link(empty, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := openTest(t, folder).Acquire(ctx, request("another", time.Hour))
+	wantError(t, err, driver.ErrCorrupt, folder)
+	for _, path := range []string{empty, appended} {
+		if text, err := os.ReadFile(path); len(text) > 0 || err != nil {
+			t.Errorf("the file has %q, %v", text, err)
+		}
+		checkMode(t, path, 0o600)
+	}
+}
+
 // A folder of the second edition is refused, and stays as it is.
 func TestOldFolder(t *testing.T) {
 	dir := t.TempDir()

@@ -138,7 +138,7 @@ func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	f := l.folder
 	for waited := time.Duration(0); ; waited += step {
-		file, err := f.OpenFile(l.name(), os.O_RDWR|openFlags, 0)
+		file, _, err := f.open(l.name(), os.O_RDWR)
 		if errors.Is(err, fs.ErrNotExist) {
 			file, err = f.create(l.name())
 		} else if err == nil && f.mode != 0o600 {

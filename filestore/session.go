@@ -186,7 +186,7 @@ func (f *folder) sweepName(file string) {
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
 func (f *folder) knock(id, hash string, token int64, before []string) {
-	file, err := f.OpenFile(sessionFile(id), os.O_WRONLY|os.O_APPEND|openFlags, 0)
+	file, _, err := f.open(sessionFile(id), os.O_WRONLY|os.O_APPEND)
 	if err == nil {
 		_, _ = fmt.Fprintf(file, "%s %d %s\n", hash, token, strings.Join(before, " "))
 		file.Close()

@@ -23,8 +23,7 @@ type state struct {
 	opened   *os.File // nil if it is missing
 	contents string
 	written  time.Time
-	names    int    // how many it has
-	canPatch bool   // The file may be changed in place: it is of this boot, and has no other name.
+	canPatch bool   // The contents are of this boot, and may be changed in place.
 	lines    []line // of the entries
 	header   header
 	queue    queue
@@ -100,26 +99,15 @@ func (st *state) path() string { return st.folder.path(st.file) }
 
 // readFile opens the file, if it is there, and reads it.
 func (st *state) readFile() error {
-	const most = 16 << 20
-	opened, err := st.folder.OpenFile(st.file, os.O_RDWR|openFlags, 0)
+	opened, info, err := st.folder.open(st.file, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	var info fs.FileInfo
-	if err == nil {
-		st.opened = opened
-		info, err = opened.Stat()
-	} else if there, _ := st.folder.Lstat(st.file); there != nil && !there.Mode().IsRegular() {
-		info, err = there, nil // such as a link that leads out of the folder
-	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
-		return corruptErr(st.path(), "it is no file of this store", "remove it, and see who has put it there")
 	}
 	if err == nil {
 		var contents strings.Builder
 		contents.Grow(int(info.Size()))
 		_, err = io.Copy(&contents, io.LimitReader(opened, info.Size()))
-		st.contents, st.written, st.names = contents.String(), info.ModTime(), namesOf(info)
+		st.opened, st.contents, st.written = opened, contents.String(), info.ModTime()
 	}
 	return notApplied("read", st.path(), err)
 }
@@ -134,9 +122,7 @@ func (st *state) decode() error {
 	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != st.file {
 		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
-	isThisBoot := st.folder.store.host.isThisBoot(h.bootMark)
-	st.canPatch = isThisBoot && st.names == 1
-	if !isThisBoot {
+	if st.canPatch = st.folder.store.host.isThisBoot(h.bootMark); !st.canPatch {
 		h.bootMark = st.header.bootMark
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
