@@ -76,7 +76,7 @@ func TestChangesInPlace(t *testing.T) {
 	changes, inPlace, longest := 1500, 0, int64(0)
 	for range changes {
 		switch n := rand.IntN(10); {
-		case len(live) == 0 || n < 4 && len(live) < 100:
+		case len(live) < 2 || n < 4 && len(live) < 100:
 			req := request("name", time.Hour)
 			req.Place, req.Limit = time.Hour, []int{1, 3, driver.Shared}[rand.IntN(3)]
 			req.Metadata = map[string]string{"{": strings.Repeat("{", rand.IntN(100)+rand.IntN(50)/49*800)}
@@ -84,7 +84,7 @@ func TestChangesInPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			live = append(live, req)
-		case n < 8:
+		case n < 7:
 			i := rand.IntN(len(live))
 			if err := release(s, live[i]); err != nil {
 				t.Fatal(err)
@@ -121,6 +121,12 @@ func TestChangesInPlace(t *testing.T) {
 			inPlace++
 		}
 		before = now
+	}
+	for _, req := range live[1:] {
+		released(t, s, req)
+	}
+	if info, err := os.Stat(s.pathOf("name")); err != nil || info.Size() > 3*pageSize {
+		t.Errorf("with one entry the file has %d bytes, %v", info.Size(), err)
 	}
 	if inPlace < changes/2 || longest < 3*pageSize {
 		t.Errorf("%d of %d changes are in place, in up to %d bytes", inPlace, changes, longest)

@@ -489,7 +489,8 @@ func TestRenewSome(t *testing.T) {
 }
 
 // The limit of this store: a lock that is held is free once its file is deleted. The tokens
-// distinguish the two holders, and the first learns of it when it renews.
+// distinguish the two holders, and the first learns of it when it renews. Without the file of the
+// kernel lock, tokens are above those in the queue, also if the clock was set back.
 func TestDeletedFile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, first := granted(t, s, "name", time.Hour)
@@ -502,5 +503,23 @@ func TestDeletedFile(t *testing.T) {
 	now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
 	if err != nil || now[0].State != driver.Lost {
 		t.Errorf("Renew: %v, %v", now, err)
+	}
+	f := newFakeHost()
+	s = openTestOn(t, f.host(), t.TempDir())
+	shared := func() driver.Request {
+		req := request("name", time.Hour)
+		req.Limit = driver.Shared
+		return req
+	}
+	_, first = grantedTo(t, s, shared())
+	f.step(-time.Hour)
+	if err := os.Remove(s.lockOf("name")); err != nil {
+		t.Fatal(err)
+	}
+	if _, second := grantedTo(t, s, shared()); second <= first {
+		t.Errorf("token %d after %d", second, first)
+	}
+	if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 2 {
+		t.Error(records, err)
 	}
 }

@@ -212,6 +212,10 @@ func TestHighFloor(t *testing.T) {
 	req.Floor = f.ahead() + (2 * time.Hour).Microseconds()
 	_, err := s.Acquire(t.Context(), req)
 	wantError(t, err, driver.ErrInvalid)
+	req.Floor = f.ahead()
+	f.step(-240 * time.Hour)
+	grantedTo(t, s, req)
+	released(t, s, req)
 	eventually(t, "the file of a free name is deleted", func() bool {
 		_, err := os.Stat(s.pathOf("high"))
 		return err != nil
