@@ -241,6 +241,26 @@ func (f *folder) create(file string) (*os.File, error) {
 	return made, err
 }
 
+// overwrite writes a text over another one at a place of an open file. An error that matches
+// driver.ErrNotApplied means that the file is as it was.
+func (f *folder) overwrite(opened *os.File, file string, at int, text []byte, former string) error {
+	_, err := opened.WriteAt(text, int64(at))
+	if err == nil {
+		return nil
+	}
+	// A part of it may have been written, and how much is not said.
+	_, _ = opened.WriteAt([]byte(former), int64(at))
+	if len(former) < len(text) {
+		_ = opened.Truncate(int64(at + len(former)))
+	}
+	now := make([]byte, len(text))
+	n, _ := opened.ReadAt(now, int64(at))
+	if string(now[:n]) != former {
+		return wrapErr("write", f.path(file), err)
+	}
+	return notApplied("write", f.path(file), err)
+}
+
 // replace writes a file anew, or makes it, so that a kill leaves the former file or the new one. It
 // writes a spare file, which the caller alone uses now, and gives it the name. An error
 // that matches driver.ErrNotApplied means that the former file is there.

@@ -54,6 +54,24 @@ func roleFill(s *Store, _ []string) error {
 			return fmt.Errorf("with files of up to %d bytes: %w", limit, err)
 		}
 	}
+	for limit := uint64(512); limit < 1000; limit += 37 { // in the middle of what is written in place
+		if err := limitFiles(limit); err != nil {
+			return err
+		}
+		place := request("held", time.Hour)
+		place.Place = time.Hour
+		if res, err := s.Acquire(ctx, place); err == nil && res.Waiting {
+			err = release(s, place)
+			if err != nil {
+				return err
+			}
+		} else if err := sayFull(err, s.pathOf("held")); err != nil {
+			return fmt.Errorf("a place with files of up to %d bytes: %w", limit, err)
+		}
+		if records, err := s.Lookup(ctx, "held"); len(records) != 1 || err != nil {
+			return fmt.Errorf("lookup with files of up to %d bytes: %v, %w", limit, records, err)
+		}
+	}
 	if err := checkFullAtFirst(ctx, filepath.Join(s.dir, "new")); err != nil {
 		return fmt.Errorf("in a new folder: %w", err)
 	}

@@ -203,14 +203,9 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
 func (l *kernelLock) writeCounter(c counter) error {
-	path := l.folder.path(l.name())
 	write := func() error {
-		_, err := l.file.WriteAt(fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c)), 0)
-		if err != nil { // It may have written a part.
-			_, _ = l.file.WriteAt(l.former, 0)
-			_ = l.file.Truncate(int64(len(l.former)))
-		}
-		return notApplied("write", path, err)
+		text := fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c))
+		return l.folder.overwrite(l.file, l.name(), 0, text, string(l.former))
 	}
 	if c.Last > c.Flushed {
 		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
@@ -222,7 +217,7 @@ func (l *kernelLock) writeCounter(c counter) error {
 			err = syncFolder(l.folder.Root, ".")
 		}
 		if err != nil {
-			return notApplied("flush", path, err)
+			return notApplied("flush", l.folder.path(l.name()), err)
 		}
 		c.Flushed = c.Mark
 	}

@@ -153,6 +153,22 @@ func (f *folder) isAlive(id string) bool {
 	return false
 }
 
+// examiner returns isAlive as a function that looks at each session once.
+func (f *folder) examiner() func(id string) bool {
+	var living map[string]bool
+	return func(id string) bool {
+		alive, known := living[id]
+		if !known {
+			alive = f.isAlive(id)
+			if living == nil {
+				living = map[string]bool{}
+			}
+			living[id] = alive
+		}
+		return alive
+	}
+}
+
 // sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
 // that have become free because of them. A process that is killed leaves fewer, as a rule.
 func (f *folder) sweep() {
@@ -202,7 +218,7 @@ func (s *session) note(who actor, st *state) {
 			break
 		}
 		if own.position <= 1 && len(own.before) < maxBefore && !e.Kept {
-			own.before = append(own.before, e.Data.session)
+			own.before = append(own.before, strings.Clone(e.Data.session)) // not the file
 		}
 		own.position++
 	}
@@ -295,15 +311,9 @@ func (s *session) look() {
 	s.nextLook = time.Time{}
 	s.scheduleLocked()
 	s.mu.Unlock()
-	living := map[string]bool{s.id: true}
+	isAlive := s.folder.examiner()
 	for _, e := range entries {
-		isDead := func(id string) bool {
-			if _, known := living[id]; !known {
-				living[id] = s.folder.isAlive(id)
-			}
-			return !living[id]
-		}
-		if slices.ContainsFunc(e.before, isDead) {
+		if slices.ContainsFunc(e.before, func(id string) bool { return !isAlive(id) }) {
 			s.folder.store.notices.Send(e.name, e.owner, 0)
 		}
 	}

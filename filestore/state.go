@@ -33,8 +33,8 @@ type state struct {
 	// entry if none is a place.
 	lastHold, firstPlace int64
 
-	broken []entry
-	living map[string]bool // what is known of sessions
+	broken  []entry
+	isAlive func(session string) bool
 }
 
 // An actor is the owner whose request is made. The zero actor is nobody.
@@ -53,7 +53,9 @@ func (f *folder) update(
 	if err := lock.lock(ctx); err != nil {
 		return err
 	}
-	st := &state{folder: f, lock: lock, file: file, now: f.store.host.uptime()}
+	st := &state{
+		folder: f, lock: lock, file: file, now: f.store.host.uptime(), isAlive: f.examiner(),
+	}
 	err := st.read(name)
 	if err == nil {
 		err = verb(st)
@@ -132,19 +134,6 @@ func (st *state) decode() error {
 	}
 	st.queue.Restore(entries)
 	return nil
-}
-
-// isAlive reports whether the process of a session may be alive.
-func (st *state) isAlive(session string) bool {
-	alive, known := st.living[session]
-	if !known {
-		alive = st.folder.isAlive(session)
-		if st.living == nil {
-			st.living = map[string]bool{}
-		}
-		st.living[session] = alive
-	}
-	return alive
 }
 
 // bury ends the entries of dead processes that are in the way of others: those among the holds, and
@@ -273,25 +262,10 @@ func (st *state) write(owner string) error {
 		return notApplied("delete", st.path(), st.folder.Remove(st.file))
 	}
 	if p := st.patch(owner); p.fits {
-		return st.writeInPlace(p)
+		return st.folder.overwrite(st.opened, st.file, p.at, p.text, st.contents[p.at:p.at+len(p.text)])
 	}
 	st.opened.Close()
 	return st.folder.replace(st.file, st.lock.spare(), encodeFile(&st.header, &st.queue))
-}
-
-// writeInPlace writes what has changed. An error that matches driver.ErrNotApplied means that the
-// file is as it was.
-func (st *state) writeInPlace(p patch) error {
-	if len(p.text) == 0 {
-		return nil
-	}
-	n, err := st.opened.WriteAt(p.text, int64(p.at))
-	if err != nil && n > 0 {
-		if _, failed := st.opened.WriteAt([]byte(st.contents[p.at:p.at+n]), int64(p.at)); failed != nil {
-			return wrapErr("write", st.path(), err)
-		}
-	}
-	return notApplied("write", st.path(), err)
 }
 
 // A patch is what changes in a file, in one piece.
@@ -398,7 +372,7 @@ func (st *state) tell(actor string) {
 	}
 	var before []string
 	for _, e := range st.queue.Holds()[:min(maxBefore, len(st.queue.Holds()))] {
-		before = append(before, e.Data.session)
+		before = append(before, strings.Clone(e.Data.session))
 	}
 	send(places[0], -1, before...)
 	for position := near; position <= len(places); position *= 2 {

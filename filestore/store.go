@@ -305,7 +305,9 @@ func (s *Store) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		for i := range s.folder.locks {
+			s.turns[i] <- struct{}{} // The session may sweep.
 			_ = s.folder.locks[i].tidy(ctx)
+			<-s.turns[i]
 		}
 		s.folder.close()
 		for _, lock := range s.folder.locks {
