@@ -110,6 +110,11 @@ func TestPowerLoss(t *testing.T) {
 		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, after, "high"))
 		next(t, after, "held")
 		after.Close() // Its sweep has ended.
+		s.running.Wait()
+		s.folder.close()
+		for _, lock := range s.folder.locks {
+			lock.file.Close()
+		}
 	}
 }
 
