@@ -48,17 +48,6 @@ func (s *Store) sharedKeysOf(tag string) *[3]string {
 	return &[...]string{base + counterSuffix, base + aheadSuffix, base + guardSuffix}
 }
 
-// hashTagOf returns the hash tag of the keys beside the locks. It returns "" without a cluster, and
-// if the prefix has a tag of its own, which puts all keys into one slot. A client that takes a node
-// of a cluster for a single server has the same counter then. With every other prefix the server
-// refuses it, since the counter and the tokens ahead are in different slots.
-func (s *Store) hashTagOf(lock string) string {
-	if !s.cluster || s.prefixHasTag {
-		return ""
-	}
-	return slotTags()[slotOf(lock)]
-}
-
 // hashSlots is the number of hash slots of every Redis Cluster.
 const hashSlots = 16384
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
 var (
@@ -75,6 +77,7 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	kind
+	batches              *batch.Queue[*call]
 	lock, queue, entries string // the keys
 
 	owner  string // of whose calls none overtakes another; "" if that may be
@@ -173,14 +176,6 @@ func (s *Store) prepareCommand(r *scriptRun, inFull bool) {
 	r.cmd = redis.NewCmd(context.Background(), words...)
 }
 
-// replyTo returns the script's reply to call i, nil unless there is a reply to each call.
-func (r *scriptRun) replyTo(i int) any {
-	if reply, _ := r.cmd.Val().([]any); len(reply) == len(r.calls) {
-		return reply[i]
-	}
-	return nil
-}
-
 // distribute gives every call of the run its reply.
 func (r *scriptRun) distribute() {
 	reply, err := r.cmd.Result()
@@ -189,12 +184,15 @@ func (r *scriptRun) distribute() {
 		// library reports that for the round trip only.
 		err = r.err
 	}
-	if err == nil && r.replyTo(0) == nil {
+	replies, _ := reply.([]any)
+	if err == nil && len(replies) != len(r.calls) {
 		err = errReply("another number of answers than questions")
 	}
 	for i, c := range r.calls {
-		c.reply, c.err = r.replyTo(i), err
-		if err == nil && r.unconfirmed != nil && c.mustSurviveFailover() {
+		if c.err = err; err != nil {
+			continue
+		}
+		if c.reply = replies[i]; r.unconfirmed != nil && c.mustSurviveFailover() {
 			c.err = r.unconfirmed
 		}
 	}

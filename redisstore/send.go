@@ -52,18 +52,25 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	return queues
 }
 
-// queueOf returns the queue of a lock. It is always the same, so that calls keep their order.
-func (s *Store) queueOf(lock string) *batch.Queue[*call] {
-	if len(s.queues) == 1 {
-		return &s.queues[0]
-	}
-	return &s.queues[int(slotOf(lock))%len(s.queues)]
-}
-
+// newCall makes a call. A lock has the same queue always, so that its calls keep their order. In a
+// cluster the keys beside the lock begin with a hash tag, unless the prefix has one, which puts all
+// keys into one slot. A client that takes a node of a cluster for a single server has the same
+// counter then. With every other prefix the server refuses it, since the counter and the tokens
+// ahead are in different slots.
 func (s *Store) newCall(k kind, name, owner string, number int64) *call {
-	c := &call{kind: k, lock: s.prefix + name, owner: owner, number: number}
-	c.tag = s.hashTagOf(c.lock)
-	c.queue, c.entries = c.tag+s.prefix+queueInfix+c.lock, c.tag+s.prefix+entriesInfix+c.lock
+	c := &call{kind: k, owner: owner, number: number, batches: &s.queues[0]}
+	if s.cluster {
+		slot := slotOf(s.prefix + name)
+		c.batches = &s.queues[int(slot)%len(s.queues)]
+		if !s.prefixHasTag {
+			c.tag = slotTags()[slot]
+		}
+	}
+	size := len(s.prefix) + len(name)
+	keys := c.tag + s.prefix + queueInfix + s.prefix + name + c.tag + s.prefix + entriesInfix + s.prefix + name
+	end := len(c.tag) + len(s.prefix) + len(queueInfix) + size
+	c.queue, c.entries = keys[:end], keys[end:]
+	c.lock = c.queue[end-size:]
 	return c
 }
 
@@ -80,7 +87,7 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.queueOf(c.lock).Do(ctx, c); err != nil {
+	if err := c.batches.Do(ctx, c); err != nil {
 		return nil, s.wrapErr(err)
 	}
 	return s.readReply(c)
@@ -92,8 +99,7 @@ func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
 	byQueue := map[*batch.Queue[*call]][]int{}
 	for i, c := range calls {
-		q := s.queueOf(c.lock)
-		byQueue[q] = append(byQueue[q], i)
+		byQueue[c.batches] = append(byQueue[c.batches], i)
 	}
 	var group sync.WaitGroup
 	for q, places := range byQueue {
@@ -163,19 +169,11 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	return driver.NotApplied(ctx.Err())
 }
 
-// sendBatch sends a batch in one round trip. Scripts that a server does not know are sent again, in
-// full.
+// sendBatch sends a batch in one round trip, and in another one the scripts that a server does not
+// know, in full. With MinReplicas, WAIT is behind the scripts in the same pipeline.
 func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 	all := groupCalls(batch)
-	s.sendKnown(ctx, all)
-	for _, r := range all {
-		r.distribute()
-	}
-}
-
-// sendKnown makes one round trip, and another one for the scripts that a server does not know. With
-// MinReplicas, WAIT is behind the scripts in the same pipeline.
-func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
+	runs := all
 	for inFull := false; len(runs) > 0; inFull = true {
 		for _, r := range runs {
 			s.prepareCommand(r, inFull)
@@ -197,16 +195,15 @@ func (s *Store) sendKnown(ctx context.Context, runs []*scriptRun) {
 				r.err, r.unconfirmed = err, s.unconfirmed(wait)
 			}
 		}
-		if inFull {
-			return
-		}
-		var unknown []*scriptRun
-		for _, r := range runs {
-			if err := r.cmd.Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-				unknown = append(unknown, r)
+		runs = nil
+		for _, r := range all {
+			if err := r.cmd.Err(); !inFull && err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+				runs = append(runs, r)
 			}
 		}
-		runs = unknown
+	}
+	for _, r := range all {
+		r.distribute()
 	}
 }
 

@@ -5,6 +5,7 @@ local before, ahead = 8, KEYS[2]
 local ttl, place, limit, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 readClock()
 local rest = format('%d %s\n%s\n%s\n%s', tokens, ARGV[3], now[1], now[2], ARGV[8])
+local heldEnds = format('%d', ms + ttl)
 local plain = ARGV[1] == '0' and limit == 1 -- A lock that has nothing can be granted at once.
 local allFree = plain and call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
 local nextToken, tokensAhead
@@ -64,15 +65,14 @@ local function verb(lock, queue, entries, a)
   if refusal then
     return refusal
   end
-  local ends = ms + (free and ttl or place)
   if not s then
-    if call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PXAT', format('%d', ends)) then
+    if call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PXAT', heldEnds) then
       return token
     end
     allFree = false -- Two of this run want the lock.
     return verb(lock, queue, entries, a)
   end
-  local e = {owner = owner, kind = free and 'h' or 'p', ends = ends, token = token, limit = limit, rest = rest}
+  local e = {owner = owner, kind = free and 'h' or 'p', ends = ms + (free and ttl or place), token = token, limit = limit, rest = rest}
   if free then
     s:grant(e)
     return token
