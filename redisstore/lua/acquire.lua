@@ -4,18 +4,34 @@
 local before, ahead = 8, KEYS[2]
 local ttl, place, limit, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 readClock()
-local rest = format('%d %s\n%s\n%s\n%s', tokens, ARGV[3], now[1], now[2], ARGV[8])
+local rest = ARGV[7] .. ' ' .. ARGV[3] .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. ARGV[8]
 local heldEnds = format('%d', ms + ttl)
 local plain = ARGV[1] == '0' and limit == 1 -- A lock that has nothing can be granted at once.
 local allFree = plain and call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
 local nextToken, tokensAhead
 
--- take makes the tokens of an entry. The first ones of a run raise the counter for all of it, and
--- to the clock if that is a millisecond ahead. A token that the counter has not reached is
--- remembered until it has. It returns the refusal instead if there is no such token.
-local function take(lock, floor)
+local function verb(lock, queue, entries, a)
+  local owner, floor, s, free = ARGV[a + 1], tonumber(ARGV[a + 2]), nil, true
+  if not allFree and not (plain and call('EXISTS', lock, queue) == 0) then
+    s = load(lock, queue, entries)
+    if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or s:entryOf(owner) then
+      return {'again'}
+    end
+    s:settle()
+    free = not s:front() and not s.blocked and s:fits(limit)
+    if not free and place == 0 then
+      return {'refused', 0, s:describe(s:holds(32))[1]}
+    end
+    local bar = free and s:barred()
+    if bar then
+      return bar
+    end
+  end
+
+  -- The first tokens of a run raise the counter for all of it, and to the clock if that is a
+  -- millisecond ahead. A token that the counter has not reached is remembered until it has.
   if floor > clock + 86400000000 then
-    return nil, {'ahead'}
+    return {'ahead'}
   end
   if not nextToken then
     local total = tokens * locks
@@ -35,36 +51,14 @@ local function take(lock, floor)
     token = math.max(token, (tonumber(call('ZSCORE', ahead, lock) or nil) or 0) + 1)
   end
   if token + tokens - 1 > 9007199254740991 then
-    return nil, {'last'}
+    return {'last'}
   end
   nextToken = nextToken + tokens
   if token + tokens > nextToken then
     call('ZADD', ahead, format('%d', token + tokens - 1), lock)
     tokensAhead = true
   end
-  return token
-end
 
-local function verb(lock, queue, entries, a)
-  local owner, s, free = ARGV[a + 1], nil, true
-  if not allFree and not (plain and call('EXISTS', lock, queue) == 0) then
-    s = load(lock, queue, entries)
-    if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or s:entryOf(owner) then
-      return {'again'}
-    end
-    s:settle()
-    free = not s:front() and not s.blocked and s:fits(limit)
-    if not free and place == 0 then
-      return {'refused', 0, s:describe(s:holds(32))[1]}
-    end
-  end
-  local refusal, token = s and free and s:barred(), nil
-  if not refusal then
-    token, refusal = take(lock, tonumber(ARGV[a + 2]))
-  end
-  if refusal then
-    return refusal
-  end
   if not s then
     if call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PXAT', heldEnds) then
       return token
