@@ -19,10 +19,17 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/notices"
+	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 const (
+	// listenTimeout bounds each step on a connection that listens: the set-up, and a test.
+	listenTimeout = 5 * time.Second
+
+	// tellTimeout bounds a notification.
+	tellTimeout = 2 * time.Second
+
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second
 
@@ -140,7 +147,7 @@ func (s *Store) listen() {
 			s.forward(conn)
 			closeConn(conn)
 		}
-		if pgclient.PauseBeforeReconnect(s.ctx, failures) != nil {
+		if retry.Sleep(s.ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second)) != nil {
 			return
 		}
 	}
@@ -148,7 +155,7 @@ func (s *Store) listen() {
 
 // dialListener makes a connection that listens.
 func (s *Store) dialListener() (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 	defer cancel()
 	conn, err := s.dial(ctx)
 	if err != nil {
@@ -180,7 +187,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 		case err == nil:
 			s.listener.receive(note.Payload)
 		case idle:
-			ctx, cancel := context.WithTimeout(s.ctx, pgclient.ListenTimeout)
+			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
 			cancel()
 			if err != nil {
@@ -233,7 +240,7 @@ func (s *Store) sendUntold() {
 		if len(told) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), pgclient.NotifyTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
 		cancel()
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 const (
@@ -197,11 +196,13 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	return res, err
 }
 
+var errNoOwner = fmt.Errorf("%w: no owner", driver.ErrInvalid)
+
 // checkRequest returns the error of a request that no server is asked for.
 func checkRequest(req *driver.Request) error {
 	switch {
 	case req.Owner == "":
-		return pgclient.CheckOwner(req.Owner)
+		return errNoOwner
 	case req.Limit < 0 || req.Limit > driver.Shared:
 		return fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
 	case req.Tokens < 0 || req.Tokens > driver.MaxTokens:
@@ -267,8 +268,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if err := errors.Join(s.checkUsable(ctx), pgclient.CheckOwner(req.Owner)); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return false, err
+	}
+	if req.Owner == "" {
+		return false, errNoOwner
 	}
 	answer, err := s.releases.do(ctx, &call{name: req.Name, end: req})
 	if err != nil {

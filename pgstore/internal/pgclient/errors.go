@@ -65,11 +65,3 @@ func PreconditionErr(ctx context.Context, closed bool, misuse error) error {
 	}
 	return nil
 }
-
-// CheckOwner returns an error for a request without an owner.
-func CheckOwner(owner string) error {
-	if owner == "" {
-		return fmt.Errorf("%w: no owner", driver.ErrInvalid)
-	}
-	return nil
-}

@@ -28,17 +28,3 @@ func QuoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'
 func PauseBeforeRetry(ctx context.Context, try int) bool {
 	return retry.Sleep(ctx, rand.N(time.Millisecond<<min(try, 5))) == nil
 }
-
-const (
-	// ListenTimeout bounds each step on a connection that listens: the set-up, and a test.
-	ListenTimeout = 5 * time.Second
-
-	// NotifyTimeout bounds the notification of a release.
-	NotifyTimeout = 2 * time.Second
-)
-
-// PauseBeforeReconnect waits between two attempts to listen, longer after every failure in a row.
-// It returns an error if the context ends.
-func PauseBeforeReconnect(ctx context.Context, failures int) error {
-	return retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second))
-}
