@@ -293,28 +293,28 @@ func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	pool := smallPool(t, "small", func(*pgxpool.Config) {})
 	s := New(pool, &Options{Schema: newSchema(t)})
-	t.Cleanup(func() { _ = s.Close() })
-	req, _ := grant(t, s, "name", time.Minute)
+	db := stdlib.OpenDB(*pool.Config().ConnConfig)
+	db.SetMaxOpenConns(1)
+	other := NewDB(db, &Options{Schema: s.schema})
+	t.Cleanup(func() { _ = errors.Join(s.Close(), other.Close(), db.Close()) })
+	held, _ := grant(t, s, "name", time.Minute)
+	heldToo, _ := grant(t, other, "name too", time.Minute)
 	c, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Release()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	if got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}}); err != nil || got[0].State != driver.Held {
-		t.Errorf("a renewal beside an exhausted pool: %v, %v", got, err)
-	}
-	db := stdlib.OpenDB(*pool.Config().ConnConfig)
-	db.SetMaxOpenConns(1)
-	other := NewDB(db, &Options{Schema: s.schema})
-	t.Cleanup(func() { _ = errors.Join(other.Close(), db.Close()) })
 	dbConn, err := db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dbConn.Close() })
-	for _, s := range []*Store{s, other} {
+	for s, req := range map[*Store]driver.Request{s: held, other: heldToo} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}}); err != nil || got[0].State != driver.Held {
+			t.Errorf("a renewal beside an exhausted pool: %v, %v", got, err)
+		}
 		client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
 		if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 1 are in use") {
 			t.Errorf("TryAcquire: %v", err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,7 +64,10 @@ func (p pgxPool) dial(ctx context.Context) (*pgx.Conn, error) {
 
 func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
 
-type sqlPool struct{ *sql.DB }
+type sqlPool struct {
+	*sql.DB
+	config *atomic.Pointer[pgx.ConnConfig] // that of the first connection that was used
+}
 
 func (p sqlPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 	c, err := p.Conn(ctx)
@@ -74,6 +78,9 @@ func (p sqlPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 	var own *pgx.Conn
 	if err := c.Raw(func(raw any) error {
 		own = raw.(*stdlib.Conn).Conn()
+		if p.config.Load() == nil {
+			p.config.Store(own.Config())
+		}
 		return nil
 	}); err != nil {
 		_ = c.Close()
@@ -84,13 +91,11 @@ func (p sqlPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 }
 
 func (p sqlPool) dial(ctx context.Context) (*pgx.Conn, error) {
-	c, release, err := p.acquire(ctx)
-	if err != nil {
-		return nil, err
+	config := p.config.Load()
+	if config == nil {
+		return nil, errors.New("no connection of the pool has been used yet")
 	}
-	config := c.Config()
-	release()
-	return connect(ctx, config)
+	return connect(ctx, config.Copy())
 }
 
 func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.

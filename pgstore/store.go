@@ -75,7 +75,7 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 	if db == nil {
 		return newStore(nil, opts)
 	}
-	s := newStore(sqlPool{db}, opts)
+	s := newStore(sqlPool{db, new(atomic.Pointer[pgx.ConnConfig])}, opts)
 	if _, ok := db.Driver().(*stdlib.Driver); !ok && s.configErr == nil {
 		s.configErr = fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
 	}
