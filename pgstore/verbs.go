@@ -102,13 +102,16 @@ func (v *verb) send(ctx context.Context, calls []*call) {
 // ask sends calls in one statement. The answers come in their order.
 func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
 	answers, err := send(ctx, v.s, v.s.pool.acquire, text, v.args(calls), v.scan)
+	if err != nil {
+		return err
+	}
 	for _, c := range calls {
 		if len(answers) > 0 && answers[0].name == c.name {
 			c.answer, answers = &answers[0], answers[1:]
 			v.s.tell(c.answer.told)
 		}
 	}
-	return err
+	return nil
 }
 
 // do sends a call in a batch, or alone if that was undone. A call that is sent is awaited for
@@ -143,7 +146,8 @@ func (s *Store) initVerbs() {
 		return []any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}
 	}
 	s.acquires.scan = func(row pgx.CollectableRow) (a answer, err error) {
-		return a, row.Scan(&a.name, &a.outcome, &a.token, &a.held, &a.told)
+		err = row.Scan(&a.name, &a.outcome, &a.token, &a.held, &a.told)
+		return a, err
 	}
 	s.acquires.init(s, "SELECT name, outcome, token, held, told FROM @.%s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", "take", "enter")
 
@@ -156,7 +160,8 @@ func (s *Store) initVerbs() {
 		return []any{names, owners, keeps}
 	}
 	s.releases.scan = func(row pgx.CollectableRow) (a answer, err error) {
-		return a, row.Scan(&a.name, &a.ended, &a.told)
+		err = row.Scan(&a.name, &a.ended, &a.told)
+		return a, err
 	}
 	s.releases.init(s, "SELECT name, ended, told FROM @.%s($1, $2, $3)", "give", "leave")
 }
