@@ -145,6 +145,32 @@ func TestOpenRow(t *testing.T) {
 	}
 }
 
+// A name whose row is open holds up none of those that are sent in one batch with it.
+func TestBatchBesideOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "batches"))
+	req, _ := grant(t, s, "name", time.Minute)
+	release(t, s, req)
+	leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", "name")
+	var all sync.WaitGroup
+	for i := range 12 { // The first is sent alone, and the others together while it waits.
+		all.Go(func() {
+			name := "name"
+			if i > 1 {
+				name = fmt.Sprint("other ", i)
+			}
+			res, err := s.Acquire(t.Context(), request(name, time.Minute))
+			if i > 1 && (err != nil || !res.Granted) {
+				t.Errorf("Acquire in a batch beside a locked row: %+v, %v", res, err)
+			}
+		})
+		if i < 2 {
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	all.Wait()
+}
+
 // A release beside a row that is open is as good as any when it is sent again, and one slow commit
 // is waited for.
 func TestReleaseOfOpenRow(t *testing.T) {

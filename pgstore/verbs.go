@@ -94,8 +94,11 @@ func (v *verb) send(ctx context.Context, calls []*call) {
 	if driver.IsNotApplied(err) && len(calls) > 1 {
 		err = errNotTogether
 	}
-	for _, c := range rest {
-		c.err = err
+	for _, c := range calls {
+		c.err = nil // that of a batch that was undone
+		if c.answer == nil {
+			c.err = err
+		}
 	}
 }
 
