@@ -172,7 +172,7 @@ func TestBatchBesideOpenRow(t *testing.T) {
 }
 
 // A release beside a row that is open is as good as any when it is sent again, and one slow commit
-// is waited for.
+// is waited for, as by a renewal.
 func TestReleaseOfOpenRow(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, openDatabase(t, "released_rows"))
@@ -183,10 +183,18 @@ func TestReleaseOfOpenRow(t *testing.T) {
 			t.Errorf("Release of a row that is locked: %v, want it not applied", err)
 		}
 		var committed sync.WaitGroup
-		committed.Go(func() {
-			time.Sleep(400 * time.Millisecond) // as long as the disk
-			_ = tx.Rollback(context.Background())
-		})
+		commitLate := func(tx pgx.Tx) {
+			committed.Go(func() {
+				time.Sleep(400 * time.Millisecond) // as long as the disk
+				_ = tx.Rollback(context.Background())
+			})
+		}
+		commitLate(tx)
+		if got := state(t, s, req); got != driver.Held {
+			t.Errorf("Renew beside a slow commit: %v", got)
+		}
+		committed.Wait()
+		commitLate(leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", req.Name))
 		if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: keep}); !ended || err != nil {
 			t.Errorf("Release beside a slow commit: %v, %v", ended, err)
 		}
