@@ -21,8 +21,8 @@ var errAgain = errors.New("the owner has an entry already")
 // which takes the name to be free.
 type attempt struct {
 	driver.Request
-	isHold bool          // to be made, and not a place
-	ttl    time.Duration // of the entry to be made
+	isHold bool      // to be made, and not a place
+	until  time.Time // until when it is to last
 	lease  *lease
 	queue  queue
 	last   int64 // the last token, if there is a counter of the name
@@ -52,18 +52,19 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	}
 	a := &attempt{Request: req}
 	for isReplaced := false; ; {
-		a.ttl = req.TTL
+		ttl := req.TTL
 		if a.isHold = admits(a.queue.records, req.Limit); !a.isHold {
-			a.ttl = req.Place
+			ttl = req.Place
 		}
-		if a.ttl == 0 {
+		if ttl == 0 {
 			holds, err := s.publish(ctx, a.queue.records[:1], a.queue.waiting(), nil)
 			if err == nil {
 				res.Held = holds[0]
 			}
 			return res, err
 		}
-		if a.lease, err = s.leaseFor(ctx, a.ttl); err != nil {
+		a.until = time.Now().Add(ttl)
+		if a.lease, err = s.leaseFor(ctx, ttl); err != nil {
 			return res, err
 		}
 		token, err := s.makeEntry(ctx, a)
@@ -102,7 +103,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	e := &entry{
 		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.slotKey(a.Name, slot), value: rec.encode(),
-		lease: a.lease, on: a.lease.id, until: time.Now().Add(a.ttl), held: a.isHold,
+		lease: a.lease, on: a.lease.id, base: rec.Base, lasts: a.until, until: a.until, held: a.isHold,
 	}
 	ops = append(ops, clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on)))
 	s.mu.Lock()

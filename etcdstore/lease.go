@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -30,6 +29,8 @@ const (
 	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
 	// after driver.MaxLead.
 	countersLast = 2 * driver.MaxLead
+
+	leaseBits = 23 // of the number of a lease, of those of one Store; the others are the Store's
 )
 
 // A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
@@ -49,6 +50,9 @@ func (l *lease) lasts(t time.Time) bool {
 	return !l.certain.Before(t) && !l.certain.Round(0).Before(t.Round(0))
 }
 
+// isOurs reports whether a lease is one of this Store: it chooses the numbers of its leases.
+func (s *Store) isOurs(id clientv3.LeaseID) bool { return int64(id)>>leaseBits == s.session>>leaseBits }
+
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
@@ -57,7 +61,7 @@ func leaseSeconds(ttl time.Duration) int64 {
 // caller whose turn it is grants it or keeps it alive, also for those that wait.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	until := time.Now().Add(ttl)
-	for {
+	for hasTurn := false; ; {
 		s.mu.Lock()
 		l := s.leases[leaseSeconds(ttl)]
 		if l == nil || l.id != 0 && !l.lasts(time.Now()) {
@@ -69,13 +73,17 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		if isReady {
 			return l, nil
 		}
-		select {
-		case s.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, driver.NotApplied(ctx.Err())
+		if !hasTurn {
+			select {
+			case s.turn <- struct{}{}:
+				defer func() { <-s.turn }()
+				hasTurn = true
+				continue
+			case <-ctx.Done():
+				return nil, driver.NotApplied(ctx.Err())
+			}
 		}
-		err := s.prolong(ctx, l, until)
-		<-s.turn
+		err := s.prolong(ctx, l)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && l.base != 0:
@@ -86,15 +94,9 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 	}
 }
 
-// prolong grants a lease, or keeps it alive, unless another caller has. What is certain counts from
-// before the sending.
-func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err error) {
-	s.mu.Lock()
-	id, base, isReady := l.id, l.base, l.base != 0 && l.lasts(until)
-	s.mu.Unlock()
-	if isReady {
-		return nil
-	}
+// prolong grants a lease, or keeps it alive. What is certain counts from before the sending.
+func (s *Store) prolong(ctx context.Context, l *lease) (err error) {
+	id, base := l.id, l.base // which only this goroutine changes
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
 	var sent time.Time
@@ -106,7 +108,9 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 			return err
 		}
 		// The method of the client hides that there is no leader.
-		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: l.seconds}, grpc.WaitForReady(true))
+		s.grants++
+		own := s.session | s.grants%(1<<leaseBits)
+		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: own, TTL: l.seconds}, grpc.WaitForReady(true))
 		if err == nil {
 			id, seconds = clientv3.LeaseID(resp.ID), resp.TTL
 		}
@@ -117,10 +121,8 @@ func (s *Store) prolong(ctx context.Context, l *lease, until time.Time) (err err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.base == 0 && id != 0 { // Neither ever changes.
-		s.forgetLeases()
+	if l.base == 0 { // Neither ever changes.
 		l.id, l.base = id, base
-		s.granted[id] = l
 	}
 	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 		l.certain = end
@@ -190,7 +192,6 @@ func (s *Store) replace(l *lease) {
 		delete(s.leases, l.seconds)
 	}
 	if len(s.entries) == 0 && !s.closed {
-		delete(s.granted, l.id)
 		s.group.Go(func() { s.revoke(s.alive, l.id) })
 	}
 }
@@ -200,15 +201,6 @@ func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, closeBound)
 	defer cancel()
 	_, _ = s.client.Revoke(ctx, id)
-}
-
-// forgetLeases forgets the leases that are over and have no entry. The caller holds s.mu.
-func (s *Store) forgetLeases() {
-	used := map[clientv3.LeaseID]bool{}
-	for _, e := range s.entries {
-		used[e.on] = true
-	}
-	maps.DeleteFunc(s.granted, func(id clientv3.LeaseID, l *lease) bool { return !used[id] && !l.lasts(time.Now()) })
 }
 
 // noteLeaseEnded has no lease used any more: a server that does not know one may have lost others.
@@ -243,12 +235,12 @@ func (s *Store) endUnrenewed() {
 			_, revision, err := s.look(ctx, e)
 			if err == nil {
 				s.mu.Lock()
-				snapshot, isElsewhere := *e, revision != 0 && s.granted[e.on] == nil
-				if isElsewhere && e.isOver() {
+				snapshot, isNotOurs := *e, revision == 0 && !e.isUnanswered() || revision != 0 && !s.isOurs(e.on)
+				if isNotOurs && e.isOver() {
 					s.forget(e)
 				}
 				s.mu.Unlock()
-				if !isElsewhere {
+				if !isNotOurs {
 					_, err = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
 				}
 			}

@@ -17,14 +17,12 @@ import (
 type renewal struct {
 	driver.RenewRequest
 	*entry
-	lease    *lease    // that the entry is to have
-	end      time.Time // until which it is to last
-	outlasts bool      // It has lasted longer before, so it stays on its lease.
-	wasOver  bool      // Its time was over, so it is lost, unless another Store has renewed it.
-	base     int64     // as of the lease that the entry has
-	look     bool      // The queue has to tell what it is.
-	is       driver.Entry
-	err      error
+	lease   *lease    // that the entry is to have, unless it has one that lasts as long
+	end     time.Time // until which it is to last
+	wasOver bool      // Its time was over, so it is lost, unless another Store has renewed it.
+	look    bool      // The queue has to tell what it is.
+	is      driver.Entry
+	err     error
 }
 
 // A check is a condition that a key which a renewal goes by is as it was.
@@ -97,18 +95,13 @@ func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
 	case e.token != 0 && r.Token != 0 && r.Token != e.token:
 		r.is.State = driver.Lost
 		return nil
-	case e.until.After(r.end):
-		r.outlasts = true
-	default:
+	case e.until.Before(r.end):
 		e.until = r.end
 	}
 	r.entry = e
-	if on := s.granted[e.on]; on != nil {
-		r.base = on.base
-	}
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)}
 	switch {
-	case e.token == 0, r.wasOver, e.on != r.lease.id && !r.outlasts, !e.held && e.before == nil:
+	case e.token == 0, r.wasOver, r.mustMove(), !e.held && e.before == nil:
 		r.look = true
 		return nil
 	case e.held:
@@ -118,6 +111,14 @@ func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(e.before.key()), "=", e.before.kv.CreateRevision))
 	}
 	return conditions
+}
+
+// mustMove reports whether an entry needs another lease. The caller holds Store.mu.
+func (r *renewal) mustMove() bool {
+	if r.on == r.lease.id && r.lasts.Before(r.end) { // It was kept alive.
+		r.lasts = r.end
+	}
+	return r.lasts.Before(r.end)
 }
 
 // areSame reports whether all keys are as they were. It is false also if the server refuses the
@@ -151,8 +152,8 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 			return is, err
 		}
 		s.mu.Lock()
-		e, isOurs := *r.entry, s.granted[r.on] != nil
-		isLost := revision == 0 || r.wasOver && isOurs || r.Token != 0 && r.Token != e.token
+		mustMove, e := r.mustMove(), *r.entry
+		isLost := revision == 0 || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token
 		switch {
 		case revision == 0 && !e.isUnanswered():
 			s.forget(r.entry)
@@ -163,7 +164,7 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
-		if e.on != r.lease.id && !(r.outlasts && isOurs) {
+		if mustMove {
 			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
 				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))})
 			switch {
@@ -173,7 +174,7 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 				continue
 			}
 			s.mu.Lock()
-			r.on, r.modified = r.lease.id, revision
+			r.on, r.modified, r.lasts = r.lease.id, revision, r.end
 			s.mu.Unlock()
 		}
 		s.watch(r.entry, nil, 0)
@@ -198,9 +199,12 @@ func (s *Store) look(ctx context.Context, e *entry) (ahead []*record, revision i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.token == 0 {
-		e.key, e.value, e.token, e.limit = own.key(), string(own.kv.Value), own.token(), own.Limit
+		e.key, e.value, e.token, e.limit, e.base = own.key(), string(own.kv.Value), own.token(), own.Limit, own.Base
 	}
-	e.on, e.modified, e.before = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, nil
+	if on := clientv3.LeaseID(own.kv.Lease); on != e.on {
+		e.on, e.lasts = on, time.Time{}
+	}
+	e.modified, e.before = own.kv.ModRevision, nil
 	if e.held = admits(ahead, e.limit); !e.held && e.limit <= 1 {
 		e.before = ahead[i-1]
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -47,12 +48,13 @@ type Store struct {
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
 	stream    pb.Lease_LeaseKeepAliveClient
 	endStream context.CancelFunc
+	session   int64 // the upper bits of the numbers of leases
+	grants    int64 // how many leases were requested
 
 	mu      sync.Mutex // guards all below, and the leases and entries
 	closed  bool
-	entries map[string]*entry           // that were requested through this Store, by id
-	leases  map[int64]*lease            // in use for new entries, by seconds
-	granted map[clientv3.LeaseID]*lease // all
+	entries map[string]*entry // that were requested through this Store, by id
+	leases  map[int64]*lease  // in use for new entries, by seconds
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -64,6 +66,8 @@ type entry struct {
 	lease       *lease           // of its Acquire, nil if that was another Store's
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision
+	base        int64            // as in its record
+	lasts       time.Time        // that lease, at least
 	until       time.Time        // Its owner has asked for no more.
 	held        bool
 	before      *record // An exclusive place waits at least as long as there is this one.
@@ -91,8 +95,8 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, turn: make(chan struct{}, 1), prefix: cmp.Or(opts.Prefix, DefaultPrefix),
-		entries: map[string]*entry{}, leases: map[int64]*lease{}, granted: map[clientv3.LeaseID]*lease{},
+		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
+		entries: map[string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.calls = s.newCalls()
@@ -134,8 +138,14 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 // second at most, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed, isUsed := s.closed, len(s.entries) > 0
+	wasClosed := s.closed
 	s.closed = true
+	var unused []clientv3.LeaseID
+	for _, l := range s.leases {
+		if len(s.entries) == 0 && l.id != 0 && l.seconds != leaseSeconds(countersLast) {
+			unused = append(unused, l.id)
+		}
+	}
 	s.mu.Unlock()
 	s.end()
 	s.group.Wait()
@@ -144,10 +154,8 @@ func (s *Store) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
-	for id, l := range s.granted {
-		if !isUsed && l.seconds != leaseSeconds(countersLast) {
-			s.revoke(ctx, id) // else its time ends it
-		}
+	for _, id := range unused {
+		s.revoke(ctx, id) // else its time ends it
 	}
 	if !s.ownsClient {
 		return nil

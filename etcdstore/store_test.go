@@ -161,6 +161,7 @@ func TestOneMember(t *testing.T) {
 		"late keep":                              testLateKeep,
 		"no space after the effect":              testNoSpaceAfterTheEffect,
 		"renewal that is refused":                testRefusedRenewal,
+		"renewal that gets lost":                 testLostRenewal,
 		"client closed":                          testClientClosed,
 		"silent server":                          testSilentServer,
 		"long list":                              testLongList,
@@ -372,6 +373,37 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 			t.Errorf("renewal %d: %v, want %v", i, e.State, want)
 		}
 	}
+}
+
+// A longer lease that an entry has not got counts for no later renewal. An entry that is not known
+// when the Store cannot look is forgotten.
+func testLostRenewal(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	held := grant(t, s.Store, request("owner", 3*time.Second))
+	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && (mayChangeEntry(txn) || string(txn.Success[0].GetRequestRange().GetKey()) == s.entriesKey("unknown")) {
+			return status.Error(codes.Internal, "the request was lost")
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&lose)
+	for _, req := range []driver.RenewRequest{{Name: "name", Owner: "owner", Token: held.Token, TTL: time.Hour}, {Name: "unknown", Owner: "owner", TTL: driver.MinTTL}} {
+		if entries, err := s.Renew(t.Context(), []driver.RenewRequest{req}); err == nil || entries[0].State != driver.Unknown {
+			t.Errorf("Renew of %q: %v, %v, want it in doubt", req.Name, entries, err)
+		}
+	}
+	s.onUnary.Store(nil)
+	if state := renewed(t, s.Store, "owner", time.Minute, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v", state)
+	}
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Second {
+		t.Errorf("Lookup: %v, %v, want it held for a minute", holds, err)
+	}
+	eventually(t, "end of the entry that is not known", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.entries) == 1
+	})
 }
 
 // A store whose client was closed refuses all calls, and its waiters end.
