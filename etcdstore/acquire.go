@@ -102,7 +102,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		slot = rand.N(16 + 4*n) // so that many may come at once
 	}
 	e := &entry{
-		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.slotKey(a.Name, slot), value: rec.encode(),
+		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.entriesKey(a.Name) + strconv.Itoa(slot), value: rec.encode(),
 		lease: a.lease, on: a.lease.id, base: rec.Base, lasts: a.until, until: a.until, held: a.isHold,
 	}
 	ops = append(ops, clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on)))
@@ -119,7 +119,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	s.mu.Unlock()
 	if a.isHold {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(a.Name)), "<", a.queue.revision+1).WithRange(s.entriesEnd(a.Name)))
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(a.Name)), "<", a.queue.revision+1).WithPrefix())
 	} else {
 		ops = append([]clientv3.Op{s.getEntries(a.Name)}, ops...)
 	}

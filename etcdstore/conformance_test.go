@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -146,9 +147,9 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		Occupy: func(tb testing.TB, name string, way int) bool {
 			s := New(dial(tb, cluster).Client, &Options{Prefix: prefix})
 			strangers := [][2]string{
-				{s.slotKey(name, 0), "not a record"},
-				{s.slotKey(name, 0), "{}"},
-				{s.slotKey(name, 0), `{"base":1,"holder":"somebody","since":-9000000000000000000}`},
+				{s.entriesKey(name) + fmt.Sprint(0), "not a record"},
+				{s.entriesKey(name) + fmt.Sprint(0), "{}"},
+				{s.entriesKey(name) + fmt.Sprint(0), `{"base":1,"holder":"somebody","since":-9000000000000000000}`},
 				{s.entriesKey(name), `{"base":9007199254740991,"kept":true}`},
 			}
 			if way >= len(strangers) {

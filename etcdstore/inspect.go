@@ -94,7 +94,7 @@ func (s *Store) yieldName(
 	q, err := s.decodeQueue(kvs, 0)
 	var records []driver.Record
 	if err == nil {
-		ctx, cancel := bounded(ctx)
+		ctx, cancel := context.WithTimeout(ctx, requestBound)
 		defer cancel()
 		records, err = s.publish(ctx, q.holds(), q.waiting(), left)
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -32,19 +31,13 @@ import (
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
 // the next in the same revision. Slots are used again: a server goes through all keys that a name
 // has had since the last compaction.
-func (s *Store) slotKey(name string, slot int) string {
-	return s.entriesKey(name) + strconv.Itoa(slot)
-}
-
 // hashOf returns what the store keeps of an owner, so that no secret is in etcd.
 func hashOf(owner string) string {
 	hash := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(hash[:16])
 }
 
-// entriesKey and entriesEnd are the range of the keys of the entries of a name.
 func (s *Store) entriesKey(name string) string { return s.prefix + "lock/" + name + "\x00" }
-func (s *Store) entriesEnd(name string) string { return s.prefix + "lock/" + name + "\x01" }
 func (s *Store) tokenKey(name string) string   { return s.prefix + "token/" + name }
 func (s *Store) epochKey(l *lease) string      { return fmt.Sprintf("%sepoch/%016x", s.prefix, l.id) }
 func (s *Store) baseKey() string               { return s.prefix + "base" }
@@ -106,8 +99,7 @@ type queue struct {
 }
 
 func (s *Store) getEntries(name string) clientv3.Op {
-	return clientv3.OpGet(s.entriesKey(name), clientv3.WithRange(s.entriesEnd(name)),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	return clientv3.OpGet(s.entriesKey(name), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {

@@ -188,8 +188,6 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 // look reads the queue of the name of an entry. It records what the entry is, and returns those
 // ahead of it as of a revision, which is 0 if there is no such entry.
 func (s *Store) look(ctx context.Context, e *entry) (ahead []*record, revision int64, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	q, err := s.readQueue(ctx, e.name)
 	i := q.index(e.owner)
 	if err != nil || i < 0 || q.records[i].Kept {

@@ -138,11 +138,11 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.noteLeaseEnded()
 		}
-		mayPass := isTurnedAway(err) || repeatable && (codeOf(err) == codes.Unavailable || isLate(err))
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil, !mayPass, try > 2*len(s.client.Endpoints()),
+		case ctx.Err() != nil, !isTurnedAway(err) && !(repeatable && (codeOf(err) == codes.Unavailable || isLate(err))),
+			try > 2*len(s.client.Endpoints()),
 			retry.Sleep(ctx, retry.Backoff(try, 2*time.Millisecond, 100*time.Millisecond)) != nil:
 			return storeError(err)
 		}

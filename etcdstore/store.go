@@ -163,7 +163,7 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// begin returns the context of a call, or the error of one that need not begin.
+// begin returns the context of a call, which has a deadline, or the error of one that need not begin.
 func (s *Store) begin(ctx context.Context, name string) (context.Context, context.CancelFunc, error) {
 	err := ctx.Err()
 	switch {
@@ -176,16 +176,11 @@ func (s *Store) begin(ctx context.Context, name string) (context.Context, contex
 	case name == "" || strings.Contains(name, "\x00"):
 		err = fmt.Errorf("%w: the name is empty or has a zero byte", driver.ErrInvalid)
 	}
-	ctx, cancel := bounded(ctx)
-	return ctx, cancel, driver.NotApplied(err)
-}
-
-// bounded returns the context of requests: that of the caller if it has a deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}, driver.NotApplied(err)
 	}
-	return context.WithTimeout(ctx, requestBound)
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	return ctx, cancel, driver.NotApplied(err)
 }
 
 // goWhileOpen runs f in a goroutine that Close waits for, unless the Store is closed.

@@ -468,12 +468,12 @@ func testLongList(t *testing.T, member *servers.Etcd) {
 	for i := range n {
 		for slot := range readers {
 			rec := record{Base: 1, Owner: hashOf(fmt.Sprint(slot)), Holder: "h", Limit: driver.Shared}
-			puts = append(puts, clientv3.OpPut(s.slotKey(fmt.Sprintf("name%04d", i), slot), rec.encode()))
+			puts = append(puts, clientv3.OpPut(s.entriesKey(fmt.Sprintf("name%04d", i)) + fmt.Sprint(slot), rec.encode()))
 		}
 	}
 	for i := range pageSize + 100 { // one that fills more than a page
 		rec := record{Base: 1, Owner: hashOf(fmt.Sprint(i)), Holder: "h", Limit: driver.Shared}
-		puts = append(puts, clientv3.OpPut(s.slotKey("name0050", readers+i), rec.encode()))
+		puts = append(puts, clientv3.OpPut(s.entriesKey("name0050") + fmt.Sprint(readers+i), rec.encode()))
 	}
 	for part := range slices.Chunk(puts, maxOps) {
 		_, err := s.client.Txn(t.Context()).Then(part...).Commit()

@@ -46,7 +46,9 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 	for failures := 0; ctx.Err() == nil; {
 		if revision == 0 {
 			var err error
-			if ahead, revision, err = s.look(ctx, e); err != nil {
+			lookCtx, cancel := context.WithTimeout(ctx, requestBound)
+			ahead, revision, err = s.look(lookCtx, e)
+			if cancel(); err != nil {
 				_ = retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second))
 				failures++
 				continue
@@ -96,7 +98,7 @@ func (s *Store) awaitEnd(
 	case e.limit <= 1:
 		key = ahead[len(ahead)-1].key()
 	default:
-		key, opts = s.entriesKey(e.name), append(opts, clientv3.WithRange(s.entriesEnd(e.name)))
+		key, opts = s.entriesKey(e.name), append(opts, clientv3.WithPrefix())
 	}
 	for resp := range s.client.Watch(ctx, key, opts...) {
 		if resp.Err() != nil {
