@@ -158,19 +158,25 @@ func (s *Store) publish(ctx context.Context, holds []*record, waiting int, left 
 	}
 	for _, r := range holds {
 		if _, ok := left[r.kv.Lease]; !ok && r.kv.Lease != 0 { // 0 is no record of this package
-			var resp *pb.LeaseTimeToLiveResponse
-			err := s.send(ctx, true, func(ctx context.Context) (err error) {
-				resp, err = s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: r.kv.Lease}, grpc.WaitForReady(true))
-				return err
-			})
+			rest, err := s.remaining(ctx, clientv3.LeaseID(r.kv.Lease))
 			if err != nil {
 				return nil, err
 			}
-			left[r.kv.Lease] = time.Duration(min(resp.TTL, int64(100*driver.MaxTTL/time.Second))) * time.Second
+			left[r.kv.Lease] = rest
 		}
 		rec := r.public(waiting)
 		rec.Remaining = cmp.Or(max(left[r.kv.Lease], 0), time.Second/2) // the server rounds down
 		records = append(records, rec)
 	}
 	return records, nil
+}
+
+// remaining returns how long a lease lasts, in whole seconds.
+func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
+	err = s.send(ctx, true, func(ctx context.Context) error {
+		resp, err := s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
+		left = time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second
+		return err
+	})
+	return left, err
 }

@@ -164,6 +164,14 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
+		if mustMove && !s.isOurs(e.on) { // It may last longer than that of this Store.
+			now := time.Now()
+			left, err := s.remaining(ctx, e.on)
+			if err != nil {
+				return is, err
+			}
+			mustMove = now.Add(left).Before(r.end)
+		}
 		if mustMove {
 			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
 				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))})

@@ -162,6 +162,9 @@ func TestOneMember(t *testing.T) {
 		"no space after the effect":              testNoSpaceAfterTheEffect,
 		"renewal that is refused":                testRefusedRenewal,
 		"renewal that gets lost":                 testLostRenewal,
+		"renewal that comes too late":            testLateRenewal,
+		"renewal by another store":               testOtherRenewal,
+		"renewal of a place":                     testPlaceRenewal,
 		"client closed":                          testClientClosed,
 		"silent server":                          testSilentServer,
 		"long list":                              testLongList,
@@ -195,6 +198,9 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 	s.onUnary.Store(&lose)
 	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
+	}
+	if state := renewed(t, s.Store, "owner", time.Hour, 0); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
 	}
 	another := request("another", time.Hour)
 	another.Name = "another"
@@ -406,6 +412,72 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	})
 }
 
+// A hold whose time is over is lost, though its Store has not ended it yet.
+func testLateRenewal(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	held := grant(t, s, request("owner", driver.MinTTL))
+	time.Sleep(2 * driver.MinTTL)
+	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
+	}
+	eventually(t, "end", func() bool {
+		holds, err := s.Lookup(t.Context(), "name")
+		return err == nil && len(holds) == 0
+	})
+}
+
+// A hold that another Store renews stays, also when its own Store is about to end it; and it is not
+// shortened.
+func testOtherRenewal(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	other.prefix = s.prefix
+	held := grant(t, s.Store, request("owner", driver.MinTTL))
+	var isRenewed atomic.Bool
+	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && !isRenewed.Load() {
+			if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
+				t.Errorf("Renew: %v", state)
+			}
+			isRenewed.Store(true)
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&renew)
+	eventually(t, "end by the first Store", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return isRenewed.Load() && len(s.entries) == 0
+	})
+	for what, store := range map[string]*Store{"the first Store": s.Store, "the other Store": other} {
+		if state := renewed(t, store, "owner", time.Minute, held.Token); state != driver.Held {
+			t.Errorf("Renew by %s: %v", what, state)
+		}
+		if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
+			t.Errorf("Lookup after a Renew by %s: %v, %v, want it held for an hour", what, holds, err)
+		}
+	}
+}
+
+// A place that is not notified learns from its next renewal that it holds.
+func testPlaceRenewal(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	grant(t, s, request("owner", time.Hour))
+	req := request("waiter", time.Hour)
+	req.Place = time.Hour
+	place, err := s.Acquire(t.Context(), req)
+	must(t, err)
+	s.mu.Lock()
+	s.entries[id("name", "waiter")].unwatch()
+	s.mu.Unlock()
+	for _, want := range []driver.State{driver.Waiting, driver.Held} {
+		if state := renewed(t, s, "waiter", time.Hour, place.Token); state != want {
+			t.Errorf("Renew: %v, want %v", state, want)
+		}
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
+		must(t, err)
+	}
+}
+
 // A store whose client was closed refuses all calls, and its waiters end.
 func testClientClosed(t *testing.T, member *servers.Etcd) {
 	grant(t, open(t, member), request("owner", time.Hour))
@@ -468,12 +540,12 @@ func testLongList(t *testing.T, member *servers.Etcd) {
 	for i := range n {
 		for slot := range readers {
 			rec := record{Base: 1, Owner: hashOf(fmt.Sprint(slot)), Holder: "h", Limit: driver.Shared}
-			puts = append(puts, clientv3.OpPut(s.entriesKey(fmt.Sprintf("name%04d", i)) + fmt.Sprint(slot), rec.encode()))
+			puts = append(puts, clientv3.OpPut(s.entriesKey(fmt.Sprintf("name%04d", i))+fmt.Sprint(slot), rec.encode()))
 		}
 	}
 	for i := range pageSize + 100 { // one that fills more than a page
 		rec := record{Base: 1, Owner: hashOf(fmt.Sprint(i)), Holder: "h", Limit: driver.Shared}
-		puts = append(puts, clientv3.OpPut(s.entriesKey("name0050") + fmt.Sprint(readers+i), rec.encode()))
+		puts = append(puts, clientv3.OpPut(s.entriesKey("name0050")+fmt.Sprint(readers+i), rec.encode()))
 	}
 	for part := range slices.Chunk(puts, maxOps) {
 		_, err := s.client.Txn(t.Context()).Then(part...).Commit()
