@@ -164,17 +164,21 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
-		if mustMove && !s.isOurs(e.on) { // It may last longer than that of this Store.
-			now := time.Now()
+		lease, end := r.lease, r.end
+		if mustMove && !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
+			began := time.Now()
 			left, err := s.remaining(ctx, e.on)
+			if err == nil && left > r.TTL+grain {
+				end = began.Add(left)
+				lease, err = s.leaseFor(ctx, left)
+			}
 			if err != nil {
 				return is, err
 			}
-			mustMove = now.Add(left).Before(r.end)
 		}
 		if mustMove {
 			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
-				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(r.lease.id))})
+				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(lease.id))})
 			switch {
 			case err != nil:
 				return is, err
@@ -182,7 +186,10 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 				continue
 			}
 			s.mu.Lock()
-			r.on, r.modified, r.lasts = r.lease.id, revision, r.end
+			r.on, r.modified, r.lasts = lease.id, revision, end
+			if r.until.Before(end) {
+				r.until = end
+			}
 			s.mu.Unlock()
 		}
 		s.watch(r.entry, nil, 0)
