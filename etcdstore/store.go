@@ -80,8 +80,8 @@ func id(name, owner string) string { return name + "\x00" + owner }
 // is is the condition that the entry is there, and not kept.
 func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key), "=", e.value) }
 
-// isOver reports whether the owner has not renewed the entry in time.
-func (e *entry) isOver() bool { return !e.until.After(time.Now()) }
+// isOver reports whether the owner has not renewed the entry in time, and not a moment later.
+func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
 
 // isUnanswered reports whether the Acquire may be under way still.
 func (e *entry) isUnanswered() bool { return e.lease != nil && e.token == 0 }

@@ -416,7 +416,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 func testLateRenewal(t *testing.T, member *servers.Etcd) {
 	s := open(t, member)
 	held := grant(t, s, request("owner", driver.MinTTL))
-	time.Sleep(2 * driver.MinTTL)
+	time.Sleep(slack + 5*driver.MinTTL)
 	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Lost {
 		t.Errorf("Renew: %v, want Lost", state)
 	}
