@@ -444,6 +444,8 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	}
 	s.onUnary.Store(&renew)
 	eventually(t, "end by the first Store", func() bool {
+		_, err := s.leaseFor(t.Context(), driver.MinTTL) // as for another entry
+		must(t, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return isRenewed.Load() && len(s.entries) == 0
