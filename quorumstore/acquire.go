@@ -47,6 +47,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	took := time.Since(began)
 	t := s.tally(b)
 	without, _ := t.without()
+	rivals := t.replied() - len(t.tokens()) // at how many nodes others are in the way
 	switch {
 	case outcome == verdictWon && took < driver.Validity(req.TTL) && s.isWon(e, token):
 		return driver.Result{Granted: true, Token: token}, nil
@@ -66,7 +67,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	case outcome == verdictBusy:
 		outcome = verdictSplit
 	}
-	if waits && len(inTheWay) > 0 && (outcome == verdictSplit || outcome == verdictTokenMismatch) {
+	if waits && outcome == verdictSplit && rivals > s.minority() {
 		inTheWay[0].Remaining = pause
 		return driver.Result{Held: inTheWay[0]}, nil
 	}

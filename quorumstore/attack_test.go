@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,4 +124,39 @@ func TestAcquireMeetsALostRenewal(t *testing.T) {
 		time.Sleep(time.Second)
 		c.holders(t, "", "", "")
 	})
+}
+
+// A caller that waits is told of a rival when rivals have so many nodes that the others are no
+// majority: not when nodes that are dead are a part of the reason, and not for a single attempt.
+func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
+	for _, test := range []struct {
+		rivals, dead int
+		waits, held  bool
+	}{
+		{2, 0, true, true}, {3, 0, true, true}, {1, 1, true, false}, {2, 1, true, true}, {2, 0, false, false},
+	} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			for i, conn := range c.connect()[:test.rivals] {
+				rival := request(fmt.Sprint("rival ", i))
+				if _, err := conn.Acquire(t.Context(), rival); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.dead > 0 {
+				c[2].set(faultstore.Refuse)
+			}
+			req := request("mine")
+			if test.waits {
+				req.Place = time.Second
+			}
+			res, err := c.client(t).Acquire(t.Context(), req)
+			var again *driver.RetryError
+			if held := err == nil && !res.Granted; held != test.held || !held && !errors.As(err, &again) {
+				t.Errorf("%+v: %+v, %v", test, res, err)
+			}
+			if left := res.Held.Remaining; test.held && (left <= 0 || left > longPause || res.Held.Holder == "") {
+				t.Errorf("%+v: %+v", test, res)
+			}
+		})
+	}
 }

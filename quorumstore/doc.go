@@ -39,12 +39,12 @@
 // An attempt is one vote. If a majority tells one hold in its way, the name is held. If there is no
 // winner, the attempt is released, and the error is a [driver.RetryError] with a short random time:
 // the attempt of a new owner may have a majority. A caller that waits (its request has a Place) is
-// told the hold of a rival instead, with that time as Remaining: others have what it asks for. If
-// so many nodes refuse it that the others are no majority, it ends at once; nodes that hang are
-// waited for, up to Options.Timeout. If nodes that cannot serve now would make a majority, the
-// error is a RetryError with the time after which they will. Any error lists the reply of each
-// node. It matches [driver.ErrNotApplied] only if no majority can have granted the attempt. Nodes
-// that do not answer are never taken for "held".
+// told the hold of a rival instead, with that time as Remaining, if rivals have so many nodes that
+// the others are no majority. If so many nodes refuse it that the others are no majority, it ends
+// at once; nodes that hang are waited for, up to Options.Timeout. If nodes that cannot serve now
+// would make a majority, the error is a RetryError with the time after which they will. Any error
+// lists the reply of each node. It matches [driver.ErrNotApplied] only if no majority can have
+// granted the attempt. Nodes that do not answer are never taken for "held".
 //
 // # What can go wrong
 //
