@@ -47,25 +47,25 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		return err
 	}
 	defer e.endRun()
-	for tries := 0; ; tries++ {
-		end, err := e.campaign(ctx, lead)
-		delay := time.Duration(0)
+	tries := 0 // to be elected, since the last term
+	for {
+		term, err := e.campaign(ctx, lead)
+		delay := e.o.ResignDelay
 		switch {
-		case end == campaignFinished:
+		case term != nil && term.isDone(err):
 			return err
 		case ctx.Err() != nil:
 			return withUnconfirmedRelease(ctx.Err(), err)
-		case end == campaignClosed:
+		case term == nil && driver.Permanent(err), term != nil && errors.Is(term.reason, holdfast.ErrClosed):
 			return err
-		case end == campaignResigned:
-			tries, delay = 0, e.o.ResignDelay
-		case end == campaignLost:
-			tries = 0
-		case driver.Permanent(err):
-			return err
-		default:
+		case term == nil:
 			e.log.WarnContext(ctx, "candidate cannot reach the store", "election", e.name, "err", err)
 			delay = retry.Backoff(tries, 100*time.Millisecond, 3*time.Second)
+			tries++
+		default:
+			if tries = 0; errors.Is(term.reason, holdfast.ErrLost) {
+				delay = 0
+			}
 		}
 		if err := retry.Sleep(ctx, delay); err != nil {
 			return err
@@ -90,52 +90,25 @@ func (e *Election) endRun() {
 	e.running = false
 }
 
-// A campaignEnd is how a campaign ended.
-type campaignEnd int
-
-const (
-	campaignFailed   campaignEnd = iota // the candidate was not elected
-	campaignFinished                    // lead returned during its term
-	campaignEnded                       // Run's context ended
-	campaignClosed                      // the Client was closed
-	campaignResigned                    // the candidate resigned, or Client.ReleaseAll was called
-	campaignLost                        // the lock was lost
-)
-
-// campaign waits until the candidate is elected, and leads for one term.
-func (e *Election) campaign(
-	ctx context.Context, lead func(context.Context, Term) error,
-) (campaignEnd, error) {
-	var current *leadership
+// campaign waits until the candidate is elected, and leads for one term. It returns nil if the
+// candidate was not elected.
+func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term) error) (current *leadership, err error) {
 	defer func() {
 		if current != nil { // also after a panic
 			e.releaseLock(current)
 		}
 	}()
 	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
-	err := e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
+	err = e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
 		current = e.beginTerm(lockCtx)
 		defer current.finish()
 		return lead(current, current.term)
 	})
-	if current == nil {
-		return campaignFailed, err
+	if current != nil {
+		e.log.InfoContext(ctx, "term over", "election", e.name,
+			"token", current.term.Token, "reason", current.reason, "err", err)
 	}
-	e.log.InfoContext(ctx, "term over", "election", e.name,
-		"token", current.term.Token, "reason", current.reason, "err", err)
-	switch {
-	case errors.Is(current.reason, ErrResigned), current.leadReturned() && errors.Is(err, ErrResigned):
-		return campaignResigned, err
-	case errors.Is(current.reason, holdfast.ErrLost):
-		return campaignLost, err
-	case current.leadReturned():
-		return campaignFinished, err
-	case errors.Is(current.reason, holdfast.ErrClosed):
-		return campaignClosed, err
-	case errors.Is(current.reason, holdfast.ErrReleased): // by Client.ReleaseAll
-		return campaignResigned, err
-	}
-	return campaignEnded, err
+	return current, err
 }
 
 // withUnconfirmedRelease returns ctxErr, the error of Run's context. It adds err if
