@@ -143,13 +143,6 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Connections reports how many connections there are.
-func (p *Proxy) Connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns)
-}
-
 func (p *Proxy) acceptLoop() {
 	for {
 		client, err := p.listener.Accept()

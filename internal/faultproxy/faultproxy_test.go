@@ -195,7 +195,7 @@ func TestCleanup(t *testing.T) {
 		silent(t, dial(t, p), "hello")
 	})
 	p.group.Wait()
-	if n := p.Connections(); n != 0 {
+	if n := len(p.conns); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 }

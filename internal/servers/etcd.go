@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -66,7 +65,7 @@ func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
 	return startEtcds(members, args)
 }
 
-// StartEtcdClusterWithLinks is StartEtcdCluster for members with CutOff and Delay.
+// StartEtcdClusterWithLinks is StartEtcdCluster for members with CutOff.
 func StartEtcdClusterWithLinks(tb TB, n int, args ...string) []*Etcd {
 	tb.Helper()
 	members := make([]*Etcd, n)
@@ -131,29 +130,26 @@ func (e *Etcd) run(cluster []*Etcd, args []string) {
 			"--listen-peer-urls", e.peer, "--initial-advertise-peer-urls", e.advertise,
 			"--initial-cluster", strings.Join(list, ","),
 		}, args...),
-		dir:        e.dir,
-		ready:      func() error { return nil },
-		stopSignal: syscall.SIGTERM,
+		dir:   e.dir,
+		ready: func() error { return nil },
 	})
 }
 
-// status returns the identities of the member and of its leader, 0 if it has none, and its
-// revision.
-func (e *Etcd) status() (member, leader uint64, revision int64, err error) {
+// status returns the identities of the member and of its leader, 0 if it has none.
+func (e *Etcd) status() (member, leader uint64, err error) {
 	var reply struct {
 		Header struct {
 			MemberID uint64 `json:"member_id,string"`
-			Revision int64  `json:",string"`
 		}
 		Leader uint64 `json:",string"`
 	}
 	err = e.call("maintenance/status", "{}", &reply)
-	return reply.Header.MemberID, reply.Leader, reply.Header.Revision, err
+	return reply.Header.MemberID, reply.Leader, err
 }
 
 // Leads reports whether the member is the leader.
 func (e *Etcd) Leads() bool {
-	member, leader, _, err := e.status()
+	member, leader, err := e.status()
 	return err == nil && leader == member
 }
 
@@ -161,7 +157,7 @@ func (e *Etcd) Leads() bool {
 // leader. Its clients are not cut off.
 func (e *Etcd) CutOff() {
 	e.tb.Helper()
-	member, _, _, err := e.status()
+	member, _, err := e.status()
 	if err != nil {
 		e.tb.Fatal(err)
 	}
@@ -177,7 +173,7 @@ func (e *Etcd) CutOff() {
 	e.inbound.Hold(faultproxy.Up)
 	e.inbound.Hold(faultproxy.Down)
 	waitUntil(e.tb, "end of the leader of "+e.Addr, func() bool {
-		_, leader, _, err := e.status()
+		_, leader, err := e.status()
 		return err == nil && leader == 0
 	})
 }
@@ -193,24 +189,6 @@ func (e *Etcd) Rejoin() {
 		m.inbound.Reset()
 	}
 	waitUntil(e.tb, "leader at "+e.Addr, func() bool { return e.health() == nil })
-}
-
-// Delay delays what passes between the member and the others by d in each direction.
-func (e *Etcd) Delay(d time.Duration) {
-	e.inbound.Delay(faultproxy.Up, d, d)
-	e.inbound.Delay(faultproxy.Down, d, d)
-}
-
-// Compact removes all revisions but the last.
-func (e *Etcd) Compact() {
-	e.tb.Helper()
-	waitUntil(e.tb, "compaction at "+e.Addr, func() bool {
-		_, _, revision, err := e.status()
-		if err == nil {
-			err = e.call("kv/compaction", fmt.Sprintf(`{"revision": "%d"}`, revision), nil)
-		}
-		return err == nil || strings.Contains(err.Error(), "has been compacted")
-	})
 }
 
 // RaiseNoSpace has the cluster refuse to write, as if its space was used up.

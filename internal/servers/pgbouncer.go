@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // PgBouncer is a PgBouncer in front of a PostgreSQL.
@@ -38,13 +37,12 @@ func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
 	}
 	b := &PgBouncer{Addr: net.JoinHostPort("127.0.0.1", own)}
 	b.Process = runServer(tb, serverSpec{
-		name:       "pgbouncer",
-		path:       findProgram(tb, "pgbouncer"),
-		args:       []string{config},
-		dir:        dir,
-		ready:      func() error { return connectPostgres(b.URL("postgres")) },
-		stopSignal: syscall.SIGTERM,
-		user:       unprivileged(tb),
+		name:  "pgbouncer",
+		path:  findProgram(tb, "pgbouncer"),
+		args:  []string{config},
+		dir:   dir,
+		ready: func() error { return connectPostgres(b.URL("postgres")) },
+		user:  unprivileged(tb),
 	})
 	return b
 }

@@ -61,13 +61,12 @@ func startPostgres(tb TB, dir string, args ...string) *Postgres {
 		options = append(options, "-c", setting)
 	}
 	p.Process = runServer(tb, serverSpec{
-		name:       "postgres",
-		path:       postgresProgram(tb, "postgres"),
-		args:       options,
-		dir:        dir,
-		ready:      func() error { return connectPostgres(p.URL("postgres")) },
-		stopSignal: syscall.SIGINT,
-		user:       unprivileged(tb),
+		name:  "postgres",
+		path:  postgresProgram(tb, "postgres"),
+		args:  options,
+		dir:   dir,
+		ready: func() error { return connectPostgres(p.URL("postgres")) },
+		user:  unprivileged(tb),
 	})
 	tb.Cleanup(p.cleanup)
 	return p

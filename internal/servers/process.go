@@ -23,13 +23,12 @@ const startBound = 60 * time.Second
 
 // A serverSpec describes how to run one server.
 type serverSpec struct {
-	name       string              // of the executable
-	path       string              // of the executable, "" to find it by its name
-	args       []string            // its arguments
-	dir        string              // its working folder, which also gets its output
-	ready      func() error        // nil once it serves
-	stopSignal syscall.Signal      // ends it in good order
-	user       *syscall.Credential // the user of the process, nil for the user of this process
+	name  string              // of the executable
+	path  string              // of the executable, "" to find it by its name
+	args  []string            // its arguments
+	dir   string              // its working folder, which also gets its output
+	ready func() error        // nil once it serves
+	user  *syscall.Credential // the user of the process, nil for the user of this process
 }
 
 // A Process is a server process. Its methods must be called where its TB allows Fatal: they
@@ -144,12 +143,6 @@ func (s *Process) Restart() {
 	s.tb.Helper()
 	s.Kill()
 	s.Start()
-}
-
-// Stop ends the server in good order, and returns when it has exited.
-func (s *Process) Stop() {
-	s.tb.Helper()
-	s.signalAndWait(s.spec.stopSignal)
 }
 
 // Pause stops the server's process. Connections stay open, and the server does not respond.

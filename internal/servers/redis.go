@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,7 +57,7 @@ func runRedis(tb TB, addr, dir string, args ...string) *Process {
 	tb.Helper()
 	return runServer(tb, serverSpec{
 		name: "redis-server", path: redisPath(), args: args, dir: dir,
-		ready: func() error { return pingRedis(addr) }, stopSignal: syscall.SIGTERM,
+		ready: func() error { return pingRedis(addr) },
 	})
 }
 
