@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"election":        {"", "driver", "internal/retry"},
 	"once":            {"", "driver"},
 	"once/cronlock":   {"", "driver", "once", "github.com/robfig/cron"},
-	"once/gocronlock": {"", "driver", "once", "election", "internal/retry", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
+	"once/gocronlock": {"", "driver", "once", "github.com/go-co-op/gocron", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron"},
 	"httplock":        {"", "driver"},
 	"metrics":         {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},

@@ -19,10 +19,6 @@ var (
 	// resign by itself.
 	ErrResigned = errors.New("election: resigned")
 
-	// ErrNotLeading means that this candidate does not lead. It is for adapters
-	// that report the result of Leading as an error.
-	ErrNotLeading = errors.New("election: this candidate does not lead")
-
 	// ErrRunning means that Run was called while another Run of the same Election
 	// was running.
 	ErrRunning = errors.New("election: the candidate runs already")

@@ -1,10 +1,7 @@
 // Package gocronlock lets the schedulers of several replicas share their jobs, for
 // github.com/go-co-op/gocron/v2, on any store of package holdfast.
 //
-//	gocron.WithDistributedElector(gocronlock.NewElector(e))                  // for a scheduler: only the leader runs jobs
 //	gocron.WithDistributedJobLocker(gocronlock.NewLocker(locks, time.Hour, nil)) // for a job: once in each hour
-//
-// # Which of the two
 //
 // With [NewLocker] each tick of a job runs once, on the replica that comes
 // first. A locker is made for one job, with the interval of its ticks. Runs on two
@@ -16,17 +13,18 @@
 // mean the same moments: CronJob, DailyJob and the like, or DurationJob with
 // WithStartAt at a multiple of the duration.
 //
-// With [NewElector] one replica runs all jobs, as long as it leads.
+// To have one replica run all jobs, let each job return at once unless
+// election.Election.Leading reports that this replica leads.
 //
 // # What can go wrong
 //
-// Gocron does not report to either of them whether a job has failed: a run that has
+// Gocron does not report to a locker whether a job has failed: a run that has
 // ended counts as done. If the process of a run crashes, the run is not repeated before
 // the next tick, since no replica tries again.
 //
-// A job cannot be notified that it has lost its lock, or its leadership, while it
-// runs. Where that matters do not use this package. Call once.Every or
-// election.Election.Leading inside the job, on a scheduler without a locker.
+// A job cannot be notified that it has lost its lock while it runs. Where that
+// matters do not use this package. Call once.Every inside the job, on a scheduler
+// without a locker.
 //
 // Shut the scheduler down before the Client is closed: Client.Close would wait for a
 // running job until the deadline of its lock, and then let other replicas run it.

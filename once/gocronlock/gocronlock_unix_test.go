@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
@@ -23,55 +22,22 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"locker": roleLocker, "elector": roleElector})
+	storetest.Main(m, map[string]storetest.Role{"locker": roleLocker})
 }
 
-// TestElector: a candidate may run jobs while it leads, and not before or after.
-func TestElector(t *testing.T) {
-	store := memstore.New()
-	defer store.Close()
-	locks := holdfast.New(store, nil)
-	defer locks.Close()
-	e := election.New(locks, "office", nil)
-	elector := gocronlock.NewElector(e)
-	refuses := func() {
-		t.Helper()
-		if err := elector.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeading) {
-			t.Errorf("one who does not lead: %v", err)
-		}
-	}
-	refuses()
-	err := e.Run(t.Context(), func(ctx context.Context, _ election.Term) error { return elector.IsLeader(ctx) })
-	if err != nil {
-		t.Errorf("the leader: %v", err)
-	}
-	refuses()
-}
-
-// runScheduler runs a job at every second until the input of the process ends.
-func runScheduler(task func(), scheduler gocron.SchedulerOption, job ...gocron.JobOption) error {
-	s, err := gocron.NewScheduler(scheduler)
-	if err != nil {
-		return err
-	}
-	if _, err := s.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(task), job...); err != nil {
-		return err
-	}
-	s.Start()
-	storetest.UntilEOF()
-	return s.Shutdown()
-}
-
-// roleLocker shares a job with other processes by a locker, and prints the ticks that it has run.
+// roleLocker runs a job at every second, shared with other processes by a locker, until the input of
+// the process ends. It prints the ticks that it has run.
 func roleLocker(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
 		return err
 	}
 	defer locks.Close()
-	return runScheduler(
-		func() { fmt.Println("run") },
-		gocron.WithDistributedLocker(gocronlock.NewLocker(locks, time.Second, nil)),
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.NewLocker(locks, time.Second, nil)))
+	if err != nil {
+		return err
+	}
+	_, err = s.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(func() { fmt.Println("run") }),
 		gocron.WithName("job"),
 		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) {
 			var reason *gocronlock.NotRunError
@@ -80,6 +46,12 @@ func roleLocker(args []string) error {
 			}
 		})),
 	)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	storetest.UntilEOF()
+	return s.Shutdown()
 }
 
 // TestThreeSchedulers: three processes with a real scheduler each share a job: no
@@ -117,57 +89,6 @@ func TestThreeSchedulers(t *testing.T) {
 		}
 		if runs != ticks {
 			t.Errorf("%d runs at %d ticks", runs, ticks)
-		}
-	})
-}
-
-// roleElector stands for leader, and prints a line when it has run the job.
-func roleElector(args []string) error {
-	locks, err := holdfast.Open(context.Background(), args[0], nil)
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	e := election.New(locks, "office", &election.Options{TTL: time.Second})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go e.Run(ctx, func(ctx context.Context, _ election.Term) error {
-		<-ctx.Done()
-		return nil
-	})
-	return runScheduler(func() { fmt.Println("run") }, gocron.WithDistributedElector(gocronlock.NewElector(e)))
-}
-
-// TestSchedulersWithElector: of three processes one runs the job, and another
-// when that one is killed.
-func TestSchedulersWithElector(t *testing.T) {
-	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
-		var mu sync.Mutex
-		last := -1
-		processes := make([]*storetest.Process, 3)
-		for i := range processes {
-			processes[i] = storetest.Start(t, func(line string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if line != "run" {
-					t.Error(line)
-				}
-				last = i
-			}, "elector", s.URL())
-		}
-		leader := func() int {
-			mu.Lock()
-			defer mu.Unlock()
-			return last
-		}
-		storetest.Eventually(t, "somebody runs the job", func() bool { return leader() >= 0 })
-		first := leader()
-		processes[first].Kill()
-		storetest.Eventually(t, "another runs it", func() bool { return leader() != first })
-		for i, p := range processes {
-			if i != first {
-				p.Finish()
-			}
 		}
 	})
 }
