@@ -127,16 +127,8 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This is not the token.", http.StatusUnauthorized)
 		return
 	}
-	p.setCookie(w, r, session, 0)
-}
-
-func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
-	p.setCookie(w, r, "", -1)
-}
-
-func (p *page) setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{
-		Name: p.cookie, Value: value, Path: p.BasePath, MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	http.SetCookie(w, &http.Cookie{ // until the browser ends
+		Name: p.cookie, Value: session, Path: p.BasePath, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: r.TLS != nil || p.BehindProxy && r.Header.Get("X-Forwarded-Proto") == "https",
 	})
 }

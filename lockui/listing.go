@@ -206,10 +206,9 @@ func (p *page) serveLocks(w http.ResponseWriter, r *http.Request) {
 	answer := struct {
 		IntervalMS int64       `json:"interval_ms"`
 		AllowBreak bool        `json:"allow_break"`
-		SignedIn   bool        `json:"signed_in"` // and can sign out
 		Stores     []storeView `json:"stores"`
 		Locks      []holdView  `json:"locks"`
-	}{p.Interval.Milliseconds(), p.AllowBreak, p.session != "", []storeView{}, []holdView{}}
+	}{p.Interval.Milliseconds(), p.AllowBreak, []storeView{}, []holdView{}}
 	for i, s := range p.stores {
 		v, holds := s.view(i, p.Interval)
 		answer.Stores = append(answer.Stores, v)

@@ -152,14 +152,6 @@ func (p *page) routes() http.Handler {
 	}
 	if p.session != "" {
 		handle("POST", "sign-in", p.signIn)
-		handle("POST", "sign-out", p.signOut)
-	}
-	if folder := strings.TrimSuffix(p.BasePath, "/"); folder != "" {
-		mux.HandleFunc("GET "+folder, func(w http.ResponseWriter, _ *http.Request) {
-			// Relative to the path of the browser, which a proxy may have changed.
-			w.Header().Set("Location", folder[strings.LastIndexByte(folder, '/')+1:]+"/")
-			w.WriteHeader(http.StatusSeeOther)
-		})
 	}
 	return mux
 }

@@ -161,7 +161,6 @@ async function look() {
     pause = answer.interval_ms;
     document.body.classList.remove("offline");
     byID("status").textContent = "Live";
-    byID("sign-out").hidden = !answer.signed_in;
     for (const name of ["store", "action"]) document.body.classList.toggle("no-" + name, name === "store" ? answer.stores.length === 1 : !answer.allow_break);
     showStores();
     show();
@@ -201,7 +200,6 @@ byID("sign-in").addEventListener("submit", async event => {
   byID("token").value = "";
   look();
 });
-byID("sign-out").addEventListener("click", () => fetch("sign-out", { method: "POST" }).then(() => location.reload()));
 byID("filter").addEventListener("input", show);
 byID("tools").addEventListener("submit", event => event.preventDefault());
 document.addEventListener("keydown", event => {
