@@ -23,6 +23,16 @@ var wrappers = []struct{ name, prefix string }{
 // may have been started with others ignored.
 const ignored = `; has=$($W sed -n 's/SigIgn:.//p' /proc/self/status); printf 'SigIgn: %x' $((0x$has & `
 
+// containerProfile has a command run with a filter that refuses what the default profiles of container
+// engines refuse: to make and enter namespaces, to mount, clone3, keys, bpf, io_uring and the like.
+const containerProfile = `perl -e '
+	@refused = (135, 153, 155, 163, 165 .. 177, 246, 248 .. 250, 272, 298, 304, 308, 313, 320, 321, 323, 425 .. 427, 435, 442);
+	$p = pack "SCCL", 0x20, 0, 0, 0;
+	$p .= pack "SCCLSCCL", 0x15, 0, 1, $_, 6, 0, 0, 0x50000 | ($_ == 435 ? 38 : 1) for @refused;
+	$p .= pack "SCCL", 6, 0, 0, 0x7fff0000;
+	if ((split " ", qx(uname -m))[0] eq "x86_64") { syscall 157, 38, 1, 0, 0, 0; syscall(157, 22, 2, pack("SxxxxxxP", length($p) / 8, $p), 0, 0) == 0 or die "$!" }
+	exec @ARGV' `
+
 // comparisonRows are what a command, or its parent, can notice: a script for bash that prints it.
 // Where it differs between a direct start and holdfast, there is a reason.
 var comparisonRows = []struct{ name, script, reason string }{
@@ -71,6 +81,14 @@ var comparisonRows = []struct{ name, script, reason string }{
 	{"make -j", `printf 'all:\n\t+@$$W $(MAKE) -f sub\n' >Makefile; printf 'all: a b\na b:\n\t@echo $@\n' >sub; make -sj2 2>&1 | sort`, ""},
 	{"xargs -P", `seq 4 | xargs -P4 -I{} $W echo {} | sort`, ""},
 	{"cron's environment", `env -i HOME=$PWD SHELL=/bin/sh PATH=$PATH $W sh -c 'echo $HOME $SHELL' | sed "s,$PWD,,"`, ""},
+	{"as nobody", `unshare -U $W id -u`, ""},
+	{"the seccomp profile of container engines", containerProfile + `$W sh -c 'unshare -U true 2>/dev/null || echo $(setsid sh -c "sleep 9 & echo works")'`, ""},
+	{"a terminal hangs up, as of ssh -t", `SHELL=/bin/bash script -qec "$W sh -c 'trap \"echo HUP >>got\" HUP; >ready
+		until test -s got; do sleep .01; done; sleep .3; >end'" /dev/null >/dev/null & until test -e ready; do sleep .01; done
+		kill -9 $!; until test -e end; do sleep .01; done; cat got`, ""},
+	{"SIGINT by kill to a foreground job", onTerminal(`(until test -e ready; do sleep .01; done; kill -INT $(cat wrapper); sleep .3; >end) &
+		sh -c 'echo $$ >wrapper; exec $W sh -c "trap \"echo INT >>got\" INT; >ready; until test -e end; do sleep .01; done"'; cat got 2>/dev/null`),
+		"the Go runtime does not tell who has sent it: Ctrl-C would come twice"},
 	{"script(1)", `script -qec "$W tty" /dev/null | cut -c1-9`, ""},
 }
 

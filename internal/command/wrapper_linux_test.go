@@ -56,6 +56,20 @@ var wrapperRows = []struct{ name, script, want string }{
 			holdfast run $2 -- echo other; test -e started || echo not yet; kill -CONT $p; wait $p; ls started; rm has started
 		done`, "other not yet started other not yet started"},
 
+	// It ends here, as docs/cli.md says.
+	{"both are killed, and a daemon has the descriptors open", bothKilledRow(""), "lives 75"},
+	{"both are killed, and a daemon has closed its descriptors", bothKilledRow("POSIX::close($_) for 0..255;"), "lives 0"},
+	{"both are stopped past the TTL", `
+		holdfast run a --ttl 2s -- sh -c 'echo $$ >pid; exec sleep 1000' & p=$!
+		until test -s pid; do sleep .01; done; s=$(pgrep -x supervisor -P $p); kill -STOP $s $p
+		holdfast run a -- grep -q 'State:.[^Z]' /proc/$(cat pid)/status && echo lives; kill -CONT $s $p; wait $p; echo $?; ls /proc/$(cat pid)`, "lives 121"},
+	{"another does the work", `
+		mkfifo jobs; sh <jobs & holdfast run a -- sh -c 'echo "sleep 1000 & echo \$! >pid; wait" >jobs; until test -s pid; do sleep .01; done'
+		kill $(cat pid) && echo lives`, "lives"},
+	{"on-lost ignore", `
+		holdfast run a --on-lost ignore -- sh -c '>has; until test -e go; do sleep .01; done' & p=$!
+		until test -e has; do sleep .01; done; holdfast break a -y >/dev/null; holdfast run a -- sh -c '>go; echo entered'; wait $p; echo $?`, "entered 122"},
+
 	// Invisible, and what was given is what is used.
 	{"a script without #!", `
 		printf 'echo runs with $1' >job; chmod +x job; holdfast run a -- ./job x`, "runs with x"},
@@ -76,6 +90,21 @@ var wrapperRows = []struct{ name, script, want string }{
 		for v in 'ls' 'ls --json' 'version' 'doctor' 'acquire a' '--help' 'run --help' 'completion bash'; do
 			holdfast $v >/dev/full 2>/dev/null; echo $?
 		done | sort -u; holdfast ls 1<>/dev/null; echo $?`, "74 0"},
+}
+
+// bothKilledRow kills both processes at one stroke, as members of the group of a terminal, which the
+// command has left. It prints whether a daemon of the command, which has run what is given in Perl,
+// lives, and how an attempt to take the lock ends.
+func bothKilledRow(perl string) string {
+	return `
+		cat >daemon <<'END'
+echo $PPID >supervisor
+perl -MPOSIX -e 'exit if fork; setsid; exit if fork; ` + perl + ` open F, ">pid"; print F $$; close F; sleep 1000'; exec sleep 1000
+END
+		script -qec 'exec holdfast run a -- setsid sh ./daemon' /dev/null >/dev/null & until test -s pid; do sleep .01; done
+		s=$(cat supervisor); kill -9 -$(ps -o pgid= -p $s | tr -d ' '); wait $!
+		while grep -q 'State:.[^Z]' /proc/$s/status; do sleep .01; done
+		holdfast run a --try -- true; c=$?; grep -q 'State:.[^Z]' /proc/$(cat pid)/status && echo lives; echo $c; kill $(cat pid)`
 }
 
 func TestWrapper(t *testing.T) {

@@ -54,17 +54,18 @@ var clockCode = map[string][]byte{
 // Go and Redis do. The other clocks are left alone.
 func (s *Process) SetWallClock(offset time.Duration) {
 	s.tb.Helper()
-	if err := s.setWallClock(offset); err != nil {
+	if err := SetWallClock(s.PID(), offset); err != nil {
 		s.tb.Fatalf("the clock of %s cannot be set: %v", s.spec.name, err)
 	}
 }
 
-func (s *Process) setWallClock(offset time.Duration) error {
-	begin, end, err := vdso(s.PID())
+// SetWallClock is [Process.SetWallClock] for any process that this one may trace.
+func SetWallClock(pid int, offset time.Duration) error {
+	begin, end, err := vdso(pid)
 	if err != nil {
 		return err
 	}
-	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", s.PID()), os.O_RDWR, 0)
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -77,10 +78,10 @@ func (s *Process) setWallClock(offset time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.stopOutside(begin, symbols); err != nil {
+	if err := stopOutside(pid, begin, symbols); err != nil {
 		return err
 	}
-	defer s.sendSignal(syscall.SIGCONT)
+	defer syscall.Kill(pid, syscall.SIGCONT)
 	seconds := binary.LittleEndian.AppendUint64(nil, uint64(offset/time.Second))
 	free := end // Nothing is at the end of the last page.
 	for _, symbol := range symbols {
@@ -101,10 +102,12 @@ func (s *Process) setWallClock(offset time.Duration) error {
 
 // stopOutside stops the process while no thread is about to run what a jump overwrites: it would go
 // on in the middle of the jump.
-func (s *Process) stopOutside(begin int64, symbols []elf.Symbol) error {
+func stopOutside(pid int, begin int64, symbols []elf.Symbol) error {
 	for {
-		s.sendSignal(syscall.SIGSTOP)
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", s.PID()))
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 		if err != nil {
 			return err
 		}
@@ -127,7 +130,7 @@ func (s *Process) stopOutside(begin int64, symbols []elf.Symbol) error {
 		if isOutside {
 			return nil
 		}
-		s.sendSignal(syscall.SIGCONT)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -133,12 +133,11 @@ type Supervisor struct {
 	tree     *processTree // the command, nil while there is none
 	lastStop *Interrupt   // the last signal that requests an end
 
-	mayStart chan time.Time // when the parent ran, and agreed to the start of a command
-	asked    bool           // the parent has a question to answer, or has answered one
+	mayStart chan struct{} // the parent runs, and agrees to the start of a command
 }
 
 func newSupervisor(parent *parentHandle) *Supervisor {
-	s := &Supervisor{parent: parent, mayStart: make(chan time.Time, 1)}
+	s := &Supervisor{parent: parent, mayStart: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -214,40 +213,25 @@ func (s *Supervisor) endCommand() syscall.Signal {
 // machine that is overloaded.
 const parentPatience = time.Second
 
-// answerLasts is how long an answer of the parent is good for: the first question is asked before
-// there is a lease, so that no start has to wait for the answer.
-const answerLasts = 100 * time.Millisecond
-
 // askParent asks the parent whether a command may start. A parent that is suspended does not
 // answer.
 func (s *Supervisor) askParent() error {
 	patience, cancel := context.WithTimeoutCause(s.ctx, parentPatience, ErrSuspended)
 	defer cancel()
-	for {
-		if !s.asked {
-			s.asked = true
-			s.parent.ask(s)
-		}
-		if at, err := s.awaitAnswer(patience); err != nil || time.Since(at) < answerLasts {
-			return err
-		}
-	}
+	s.parent.ask(s)
+	return s.awaitAnswer(patience)
 }
 
 // Resumed waits after [ErrSuspended] until the job is continued. An error is the cause of the end
 // of [Supervisor.Context].
-func (s *Supervisor) Resumed() error {
-	_, err := s.awaitAnswer(s.ctx)
-	return err
-}
+func (s *Supervisor) Resumed() error { return s.awaitAnswer(s.ctx) }
 
-func (s *Supervisor) awaitAnswer(ctx context.Context) (time.Time, error) {
+func (s *Supervisor) awaitAnswer(ctx context.Context) error {
 	select {
-	case at := <-s.mayStart:
-		s.asked = false
-		return at, nil
+	case <-s.mayStart:
+		return nil
 	case <-ctx.Done():
-		return time.Time{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

@@ -119,9 +119,6 @@ func descends(pid, root int, parents map[int]int) bool {
 // more.
 func (t *processTree) hasOrphans() bool { return len(t.children()) > 0 }
 
-// hasEnded returns false: the list of processes has none that has ended.
-func hasEnded(int) bool { return false }
-
 // signalBelow does nothing: children returns all descendants.
 func (t *processTree) signalBelow(int, func() bool, []unix.Signal) {}
 

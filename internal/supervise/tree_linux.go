@@ -130,13 +130,6 @@ func numbersIn(text []byte) (numbers []int) {
 	return numbers
 }
 
-// hasEnded reports whether a child has ended.
-func hasEnded(child int) bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, child, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err != nil || info.Signo != 0
-}
-
 // signalBelow sends signals to the descendants of a process. While exists returns true, the number
 // of that process is its own. The same is known of a child by a pidfd, which is opened before a
 // look at whose child it is.

@@ -5,7 +5,6 @@ package supervise
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -194,7 +193,7 @@ func (t *processTree) killLoop() {
 		idle := time.Since(progress)
 		if idle > stuckAfter && !reported {
 			reported = true
-			t.ifNotEmpty(func() { go t.reportStuck(slices.DeleteFunc(t.children(), hasEnded)) })
+			t.ifNotEmpty(func() { go t.reportStuck(t.children()) })
 		}
 		// The longer no process ends, the longer the next may take. A process that ends passes
 		// its children to this one.

@@ -1,0 +1,22 @@
+package command
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/servers"
+)
+
+func init() {
+	faultCases = append(faultCases, faultCase{name: "clock set", inject: func(r *trial) {
+		for _, hours := range []time.Duration{1, -1} {
+			for _, pid := range []int{r.parentPID, r.supervisorPID} {
+				if err := servers.SetWallClock(pid, hours*time.Hour); err != nil {
+					r.t.Error(err)
+				}
+			}
+			r.sleepTTL()
+		}
+		r.sendSignal(r.supervisorPID, syscall.SIGKILL)
+	}})
+}
