@@ -415,6 +415,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 // A hold whose time is over is lost, though its Store has not ended it yet.
 func testLateRenewal(t *testing.T, member *servers.Etcd) {
 	s := open(t, member)
+	s.sweeper.Do(func() {}) // Its Store does not end it.
 	held := grant(t, s, request("owner", driver.MinTTL))
 	time.Sleep(slack + 5*driver.MinTTL)
 	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Lost {
