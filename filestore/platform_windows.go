@@ -68,7 +68,8 @@ func thisHost() (host, error) {
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 
-// namesOf returns 1: on Windows a file that is open keeps its name.
+// namesOf returns 1: on Windows, FileInfo does not tell. That a person has deleted a file that is
+// open is not noticed.
 func namesOf(fs.FileInfo) int { return 1 }
 
 // ownerOf returns this user: on Windows the access list of a folder decides.

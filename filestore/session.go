@@ -127,7 +127,7 @@ func (f *folder) makeSession() (*session, error) {
 			_ = f.Remove(sessionFile(id))
 			return nil, notApplied("write", f.path(sessionFile(id)), err)
 		}
-		if info, err := file.Stat(); err == nil && namesOf(info) > 0 {
+		if _, err := f.Lstat(sessionFile(id)); err == nil {
 			return &session{folder: f, id: id, file: file, entries: map[string]ownEntry{}}, nil
 		}
 		file.Close() // It was swept before it was locked.
