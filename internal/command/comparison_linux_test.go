@@ -37,10 +37,10 @@ const containerProfile = `perl -e '
 // Where it differs between a direct start and holdfast, there is a reason.
 var comparisonRows = []struct{ name, script, reason string }{
 	{"exit code 7", `$W sh -c 'exit 7'; echo $?`, ""},
-	{"the command kills itself by SIGKILL", status(`kill -9 $$`, ""), "a shell's code: only a signal that holdfast got, too, ends it"},
-	{"SIGTERM to the wrapper", status(`exec sleep 9`, "TERM"), ""},
-	{"SIGINT to the wrapper", status(`exec sleep 9`, "INT"), ""},
-	{"SIGTERM, handled with code 3", status(`trap "exit 3" TERM; while :; do sleep .01; done`, "TERM"), ""},
+	{"the command kills itself by SIGKILL", status(`>ready; kill -9 $$`, ""), "a shell's code: only a signal that holdfast got, too, ends it"},
+	{"SIGTERM to the wrapper", status(`>ready; exec sleep 9`, "TERM"), ""},
+	{"SIGINT to the wrapper", status(`>ready; exec sleep 9`, "INT"), ""},
+	{"SIGTERM, handled with code 3", status(`trap "exit 3" TERM; >ready; while :; do sleep .01; done`, "TERM"), ""},
 	{"the wrapper is killed", `$W sh -c 'echo $$ >pid; exec sleep 9' & until test -s pid; do sleep .01; done
 		kill -9 $!; wait $!; sleep .3; kill -0 $(cat pid) && { echo the command lives; kill $(cat pid); } || echo the command dies`, ""},
 	{"what it leaves behind", `$W sh -c 'sleep 9 & echo $! >pid'; kill $(cat pid) && echo lives || echo ends`,
@@ -92,10 +92,11 @@ var comparisonRows = []struct{ name, script, reason string }{
 	{"script(1)", `script -qec "$W tty" /dev/null | cut -c1-9`, ""},
 }
 
-// status prints how a wrapper of a shell script ends, to which a signal was sent if there is one.
+// status prints how a wrapper of a shell script ends. The script makes a file, ready, when a signal
+// may be sent, if there is one.
 func status(script, sig string) string {
 	return `perl -e '$p = fork // die; if (!$p) { exec @ARGV } until (-e "ready") { select undef, undef, undef, .01 }
-		kill "` + sig + `", $p if "` + sig + `"; waitpid $p, 0; print $? & 127 ? "signal ".($? & 127) : "code ".($? >> 8)' $W sh -c '>ready; ` + script + `'`
+		kill "` + sig + `", $p if "` + sig + `"; waitpid $p, 0; print $? & 127 ? "signal ".($? & 127) : "code ".($? >> 8)' $W sh -c '` + script + `'`
 }
 
 // onTerminal runs a script on a terminal, by a shell with job control.
