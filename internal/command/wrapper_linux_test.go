@@ -45,6 +45,13 @@ var wrapperRows = []struct{ name, script, want string }{
 		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
 		holdfast run a -v -- sh -c 'trap "" TERM; >ready; until test -e go; do sleep .01; done' 2>&7 & p=$!
 		until test -e ready; do sleep .01; done; kill $p; sleep .3; >go; wait $p; echo $?`, "143"},
+	{"nobody reads standard error, and the parent is killed", `
+		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
+		holdfast run a -v --ttl 2s -- sh -c '>ready; exec sleep 1000' 2>&7 & p=$!
+		until test -e ready; do sleep .01; done; s=$(pgrep -x supervisor -P $p); kill -9 $p
+		while grep -q 'State:.[^Z]' /proc/$s/status 2>/dev/null; do sleep .01; done; echo ended`, "ended"},
+	{"the command stops the supervisor", `
+		holdfast run a --ttl 2s -- sh -c 'kill -STOP $PPID; sleep 1000'; echo $?`, "121"},
 	{"files may not grow", `
 		(ulimit -f 4; holdfast run a -- true 2>err); grep -c goroutine err`, "0"},
 

@@ -267,6 +267,7 @@ func (p *parent) enforceDeadlines() {
 		p.tree.startKill()
 		return
 	case term <= at:
+		p.failure = cmp.Or(p.failure, ErrHung)
 		term = never
 		p.state.setDeadlines(term, kill)
 		p.tree.terminate()

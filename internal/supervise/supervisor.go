@@ -24,7 +24,7 @@ var (
 	ErrDied = errors.New("the supervisor process has died")
 
 	// ErrHung means that the supervisor was stopped or hung when the lease had to be renewed,
-	// and that it was killed with the command.
+	// and that the parent has ended the command in its place.
 	ErrHung = errors.New("the supervisor process did not answer in time")
 
 	// ErrLate means that the command was not started, since the lease was at its end.

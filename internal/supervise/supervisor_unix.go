@@ -111,10 +111,13 @@ func (s *Supervisor) receiveSignals() {
 // Write passes text on to the parent, which writes it to its standard error: a supervisor is in
 // the background of a terminal and might be stopped for writing to it. Text for which there is
 // no room, because the parent is stopped or waits for a reader, is dropped. Once the parent has
-// ended, Write writes to standard error directly.
+// ended, Write writes to standard error directly, if there is room.
 func (s *Supervisor) Write(text []byte) (int, error) {
 	err := s.parent.text.trySend(text)
 	if err == nil || errors.Is(err, unix.EAGAIN) {
+		return len(text), nil
+	}
+	if n, _ := unix.Poll([]unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}, 0); n == 0 {
 		return len(text), nil
 	}
 	return os.Stderr.Write(text)
