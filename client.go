@@ -337,7 +337,7 @@ func defaultHolder() string {
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil { // It quotes the URL, and with it perhaps a password.
-		return nil, fmt.Errorf("holdfast: open store: %w: this is no URL; in a password, characters other than letters and digits are written as %%40 for @", ErrInvalid)
+		return nil, fmt.Errorf("holdfast: open store: %w; in a password, characters other than letters and digits are written as %%40 for @", driver.UnknownScheme(""))
 	}
 	open, ok := driver.Lookup(u.Scheme)
 	if !ok {
