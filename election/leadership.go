@@ -85,8 +85,8 @@ func (e *Election) releaseLock(l *leadership) {
 // errLeadReturned ends a term when lead has returned.
 var errLeadReturned = fmt.Errorf("election: the function has returned: %w", holdfast.ErrReleased)
 
-// isDone reports whether the term is over because lead has returned, and not to resign. The error is
-// that of lead.
+// isDone reports whether the term is over because lead has returned, and not to resign. The error
+// is that of lead.
 func (l *leadership) isDone(err error) bool {
 	return l.reason == errLeadReturned && !errors.Is(err, ErrResigned)
 }

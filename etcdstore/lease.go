@@ -211,8 +211,8 @@ func (s *Store) noteLeaseEnded() {
 	s.notices.Send("", "", 0)
 }
 
-// endUnrenewed ends, once a second, the entries that their owners have not renewed in time. Those on
-// a lease of another Store have been renewed there.
+// endUnrenewed ends, once a second, the entries that their owners have not renewed in time. Those
+// on a lease of another Store have been renewed there.
 func (s *Store) endUnrenewed() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

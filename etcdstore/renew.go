@@ -32,8 +32,8 @@ type check struct {
 }
 
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. Then a majority
-// confirms that keys are as they were last, many in one request. Where one is not, or not known, the
-// queue is read.
+// confirms that keys are as they were last, many in one request. Where one is not, or not known,
+// the queue is read.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx, "all")
 	if err != nil {

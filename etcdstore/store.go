@@ -163,7 +163,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// begin returns the context of a call, which has a deadline, or the error of one that need not begin.
+// begin returns the context of a call, which has a deadline, or the error of one that need not
+// begin.
 func (s *Store) begin(ctx context.Context, name string) (context.Context, context.CancelFunc, error) {
 	err := ctx.Err()
 	switch {

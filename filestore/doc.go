@@ -52,8 +52,9 @@
 // time of day, and requests that use the file go on for a moment as if it were there. A program
 // that cleans up /tmp by age must leave the folder alone.
 //
-// A file that the store has not written, or one that was given another name, as a copy by hard links
-// does (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not affected.
+// A file that the store has not written, or one that was given another name, as a copy by hard
+// links does (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
+// affected.
 //
 // Each request reads all entries of its name: beside 1,000 shared holds one more takes half a
 // millisecond. A waiter watches 32 of the processes that hold a name. It detects the death of any

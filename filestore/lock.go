@@ -156,8 +156,8 @@ func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
 // errLocked means that another open file holds a lock.
 var errLocked = errors.New("locked")
 
-// A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file. So
-// the file of a free name can be deleted.
+// A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file.
+// So the file of a free name can be deleted.
 //
 // A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
 // before a token above the former mark is granted. In the next boot tokens begin above it.

@@ -67,8 +67,8 @@ func TestLongestEntries(t *testing.T) {
 	}
 }
 
-// Changes in place leave JSON with the live entries in their order, in a file that grows and shrinks
-// with them. Most of them leave the file where it is.
+// Changes in place leave JSON with the live entries in their order, in a file that grows and
+// shrinks with them. Most of them leave the file where it is.
 func TestChangesInPlace(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	var live []driver.Request

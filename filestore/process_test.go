@@ -47,7 +47,8 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// A session that is made while others sweep the folder keeps its file: without it, it would be dead.
+// A session that is made while others sweep the folder keeps its file: without it, it would be
+// dead.
 func TestSessionBesideSweeps(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
 	sweeper, err := openTest(t, dir).currentFolder(true)

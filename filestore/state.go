@@ -250,8 +250,8 @@ func (st *state) holds() (records []driver.Record) {
 // write makes the file that of the state, which a verb of an owner has changed.
 //
 // A change within one page is written in place: a kill leaves it done or not done. Any other is
-// written aside, and the new file takes the place of the former. The file of a free name stays for a
-// moment (see kernelLock.leave).
+// written aside, and the new file takes the place of the former. The file of a free name stays for
+// a moment (see kernelLock.leave).
 func (st *state) write(owner string) error {
 	isFree := st.queue.Len() == 0
 	switch {

@@ -19,12 +19,13 @@ var wrappers = []struct{ name, prefix string }{
 	{"holdfast run", "holdfast run x --"},
 }
 
-// ignored is a script that prints which of the signals of a mask, which follows, are ignored. The test
-// may have been started with others ignored.
+// ignored is a script that prints which of the signals of a mask, which follows, are ignored. The
+// test may have been started with others ignored.
 const ignored = `; has=$($W sed -n 's/SigIgn:.//p' /proc/self/status); printf 'SigIgn: %x' $((0x$has & `
 
-// containerProfile has a command run with a filter that refuses what the default profiles of container
-// engines refuse: to make and enter namespaces, to mount, clone3, keys, bpf, io_uring and the like.
+// containerProfile has a command run with a filter that refuses what the default profiles of
+// container engines refuse: to make and enter namespaces, to mount, clone3, keys, bpf, io_uring and
+// the like.
 const containerProfile = `perl -e '
 	@refused = (135, 153, 155, 163, 165 .. 177, 246, 248 .. 250, 272, 298, 304, 308, 313, 320, 321, 323, 425 .. 427, 435, 442);
 	$p = pack "SCCL", 0x20, 0, 0, 0;

@@ -191,8 +191,8 @@ func (r *trial) runFault(b faultCase, tree string) {
 	strange()
 }
 
-// startStranger starts a process beside the first run, in the same group. The function that it returns
-// fails the test if that has got a signal.
+// startStranger starts a process beside the first run, in the same group. The function that it
+// returns fails the test if that has got a signal.
 func (r *trial) startStranger() func() {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), "perl", "-e", `

@@ -99,9 +99,9 @@ var wrapperRows = []struct{ name, script, want string }{
 		done | sort -u; holdfast ls 1<>/dev/null; echo $?`, "74 0"},
 }
 
-// bothKilledRow kills both processes at one stroke, as members of the group of a terminal, which the
-// command has left. It prints whether a daemon of the command, which has run what is given in Perl,
-// lives, and how an attempt to take the lock ends.
+// bothKilledRow kills both processes at one stroke, as members of the group of a terminal, which
+// the command has left. It prints whether a daemon of the command, which has run what is given in
+// Perl, lives, and how an attempt to take the lock ends.
 func bothKilledRow(perl string) string {
 	return `
 		cat >daemon <<'END'

@@ -184,8 +184,8 @@ func (q *Queue[D]) Waiting() int { return q.Len() - q.holds }
 // Len returns how many entries there are, as of the latest verb.
 func (q *Queue[D]) Len() int { return len(q.buffer) - q.front }
 
-// Restore adds entries with rising tokens above all others. The Queue keeps them. It has no index of
-// them, which is of use to one that lives longer than a verb.
+// Restore adds entries with rising tokens above all others. The Queue keeps them. It has no index
+// of them, which is of use to one that lives longer than a verb.
 func (q *Queue[D]) Restore(entries []Entry[D]) {
 	q.buffer = slices.Grow(q.buffer, len(entries)+1)
 	for i := range entries {

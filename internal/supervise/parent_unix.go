@@ -178,7 +178,8 @@ func (p *parent) finishPreparation() {
 	reserveThreads(parentThreads)
 	go p.receive()
 	go func() {
-		// The writer hides that it is a file: Go splices into a file, and spins while a pipe is full.
+		// The writer hides that it is a file: Go splices into a file, and spins while a pipe is
+		// full.
 		_, _ = io.Copy(struct{ io.Writer }{os.Stderr}, p.text)
 		close(p.written)
 	}()
