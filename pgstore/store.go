@@ -119,18 +119,6 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	return s.run(ctx, s.pool.acquire, f)
 }
 
-// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return "", err
-	}
-	numbers, err := query(ctx, s, s.pool.acquire, pgclient.VersionQuery, nil, pgx.RowTo[string])
-	if err != nil {
-		return "", err
-	}
-	return "PostgreSQL " + numbers[0], nil
-}
-
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{

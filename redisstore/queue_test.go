@@ -130,7 +130,7 @@ func acquireWithin(t *testing.T, s *Store, req driver.Request, timeout time.Dura
 }
 
 // Every method returns by the deadline of its context, or after requestBound, whatever the server
-// does; List and ServerVersion, which have no queue, if the client obeys deadlines.
+// does; List, which has no queue, if the client obeys deadlines.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -150,13 +150,8 @@ func TestSilentServer(t *testing.T) {
 			want := requestBound
 			done := make(chan error)
 			verbs := calls(s, "name")
-			verbs["ServerVersion"] = func(ctx context.Context) error {
-				_, err := s.ServerVersion(ctx)
-				return err
-			}
 			if !honors {
 				delete(verbs, "List")
-				delete(verbs, "ServerVersion")
 			}
 			for what, verb := range verbs {
 				for range 4 { // more than there are connections

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -85,31 +84,6 @@ func (s *Store) Client() redis.UniversalClient { return s.client }
 // Options returns the options of the store.
 func (s *Store) Options() Options { return s.options }
 
-// ServerVersion returns the name and version of the server, as in "Redis 7.0.15"; of a cluster,
-// those of one node. It needs the command INFO.
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
-	text, err := s.client.Info(ctx).Result()
-	if err != nil {
-		return "", s.wrapErr(err)
-	}
-	version := "unknown"
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "valkey_version":
-			return "Valkey " + value, nil
-		case "redis_version":
-			version = value
-		}
-	}
-	return "Redis " + version, nil
-}
-
 // sentinelAddr is the address in the options of a client that finds its server by Sentinels, in
 // place of one that is fixed.
 const sentinelAddr = "FailoverClient"
@@ -123,7 +97,7 @@ const sentinelAddr = "FailoverClient"
 // and releases may fail: a program in which that is common gives them a client of their own.
 //
 // Every method returns by the deadline of its context, whatever the server does; after 3 s if there
-// is no deadline. List and ServerVersion need ContextTimeoutEnabled for this. Canceling the context
+// is no deadline. List needs ContextTimeoutEnabled for this. Canceling the context
 // ends no request early. Without ContextTimeoutEnabled the client may go on with a request after
 // that, for as long as its own timeouts allow, on a goroutine of its own.
 //

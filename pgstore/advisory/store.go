@@ -153,18 +153,6 @@ func (s *Store) Close() error {
 // Options returns the options of the store.
 func (s *Store) Options() Options { return s.options }
 
-// ServerVersion returns the name and version of the server, as in "PostgreSQL 15.18".
-func (s *Store) ServerVersion(ctx context.Context) (string, error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return "", err
-	}
-	var number string
-	if err := s.pool.QueryRow(ctx, pgclient.VersionQuery).Scan(&number); err != nil {
-		return "", fmt.Errorf("read the version of the server: %w", err)
-	}
-	return "PostgreSQL " + number, nil
-}
-
 // WithConn calls f with a connection that is made as those for locks are, and closed then.
 func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {

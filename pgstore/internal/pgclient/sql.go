@@ -12,9 +12,6 @@ import (
 // PingStatement is a ping that identifies the server process.
 const PingStatement = "SELECT pg_catalog.pg_backend_pid()"
 
-// VersionQuery reads the version of the server.
-const VersionQuery = "SELECT pg_catalog.current_setting('server_version'::text)"
-
 // Microseconds counts a time from 1970, or an interval.
 func Microseconds(time string) string {
 	return "(extract(epoch FROM " + time + ")::double precision * 1000000::double precision)::bigint"
