@@ -37,8 +37,8 @@ type outageCaller struct {
 	within time.Duration
 }
 
-// Each caller bears an outage for Config.MaxOutage, whoever waits before it and whenever it comes,
-// and gets the lock if the outage is shorter. A store that refuses the very first request fails at
+// Each caller bears an outage for Config.MaxOutage, whether others wait before it or not, and
+// whenever it comes. It gets the lock if the outage is shorter. A store that refuses the very first request fails at
 // once.
 func TestOutages(t *testing.T) {
 	alone := func(want error, within time.Duration) []outageCaller {

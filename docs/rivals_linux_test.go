@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// TestRivalRedisSemaphore shows what rivals-shared.md says of redis-semaphore.
+// TestRivalRedisSemaphore tests the row of redis-semaphore in rivals-shared.md.
 func TestRivalRedisSemaphore(t *testing.T) {
 	host, port, err := net.SplitHostPort(servers.StartRedis(t).Addr)
 	if err != nil {
@@ -44,8 +44,8 @@ func TestRivalRedisSemaphore(t *testing.T) {
 	}
 }
 
-// TestRivalAdvisoryLocks shows what rivals-shared.md says of the reader-writer lock of
-// DistributedLock on PostgreSQL, with the functions of the server that it calls.
+// TestRivalAdvisoryLocks tests the row of DistributedLock's reader-writer lock on PostgreSQL in
+// rivals-shared.md, with the functions of the server that the library calls.
 func TestRivalAdvisoryLocks(t *testing.T) {
 	ctx, url := t.Context(), servers.StartPostgres(t).URL("postgres")
 	connect := func() *pgx.Conn {
@@ -97,7 +97,7 @@ func TestRivalAdvisoryLocks(t *testing.T) {
 	}
 }
 
-// TestRivalFlock shows what rivals-shared.md says of flock -s.
+// TestRivalFlock tests the row of flock -s in rivals-shared.md.
 func TestRivalFlock(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
 	start := func(args ...string) *exec.Cmd {

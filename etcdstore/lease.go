@@ -35,7 +35,7 @@ const (
 
 // A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were
-// not renewed themselves. Who has Store.turn changes it, with Store.mu locked.
+// not renewed themselves. The goroutine with Store.turn changes it, with Store.mu locked.
 type lease struct {
 	seconds int64
 	id      clientv3.LeaseID // 0 until it is granted

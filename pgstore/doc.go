@@ -49,9 +49,8 @@
 // The TTL is in seconds, and 30 if it is left out. A holder id should belong to one acquisition (a
 // UUID): any program that knows it can release the lock, and it is shown to people. Call them
 // outside of transactions (autocommit): others see a lock, and a release, when it is committed.
-// acquire_lock does not wait, and does not overtake: it is false while others wait for the lock, for
-// as long as there are any.
-// release_lock passes the lock on to the first waiter.
+// acquire_lock does not wait, and does not overtake: it is false while others wait for the lock,
+// for as long as there are any. release_lock passes the lock on to the first waiter.
 //
 // # What can go wrong
 //

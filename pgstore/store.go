@@ -57,8 +57,9 @@ var _ driver.Notifier = (*Store)(nil)
 // New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
 // statement or two, and none is kept. While other work uses up the pool, locks are renewed on a
-// connection that is made for it (without the hooks PrepareConn and BeforeAcquire). Acquisitions and releases wait for the pool. One more connection,
-// which is not of the pool, listens for notices after the first acquisition.
+// connection that is made for it (without the hooks PrepareConn and BeforeAcquire). Acquisitions
+// and releases wait for the pool. One more connection, which is not of the pool, listens for
+// notices after the first acquisition.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
-// Nodes that all hang leave an acquisition open that had no answer: nothing is Lost without replies,
-// and a waiting call returns after MaxOutage.
+// Nodes that all hang leave an acquisition open that had no answer: nothing is Lost without
+// replies, and a waiting call returns after MaxOutage.
 func TestSilenceIsNotLost(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		s := c.client(t)
@@ -126,8 +126,9 @@ func TestAcquireMeetsALostRenewal(t *testing.T) {
 	})
 }
 
-// A caller that waits is told of a rival when rivals have so many nodes that the others are no
-// majority: not when nodes that are dead are a part of the reason, and not for a single attempt.
+// A request with a Place is answered with the hold of a rival when rivals have so many nodes that
+// the others are no majority. It is not when dead nodes are a part of the reason, and a single
+// attempt is not.
 func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 	for _, test := range []struct {
 		rivals, dead int

@@ -18,7 +18,8 @@ import (
 )
 
 // After a planned failover behind one address, open connections are at a server that is a replica
-// now. One refusal ends such a connection: the next request reaches the master, and no lock is lost.
+// now. One refusal ends such a connection: the next request reaches the master, and no lock is
+// lost.
 func TestFailoverBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	first, second := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t, "--repl-diskless-sync-delay", "0")

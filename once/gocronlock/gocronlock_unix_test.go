@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	storetest.Main(m, map[string]storetest.Role{"locker": roleLocker})
 }
 
-// roleLocker runs a job at every second, shared with other processes by a locker, until the input of
-// the process ends. It prints the ticks that it has run.
+// roleLocker runs a job at every second, shared with other processes by a locker, until the input
+// of the process ends. It prints the ticks that it has run.
 func roleLocker(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {

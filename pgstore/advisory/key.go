@@ -55,7 +55,8 @@ func SHA256Keys(namespace string) KeyScheme {
 
 // RawKeys reads the key from the name: "42" is a bigint and "1,2" a pair of integers, in decimal,
 // without spaces, plus signs or leading zeros. Other names are invalid. With RawKeys any key that
-// another program uses can be locked: docs/languages.md has the SQL that makes those of some programs.
+// another program uses can be locked: docs/languages.md has the SQL that makes those of some
+// programs.
 func RawKeys(name string) (Key, error) {
 	key, err := readKey(name)
 	if err != nil || key.String() != name {
