@@ -36,11 +36,11 @@ local function verb(lock, queue, entries, a)
       return keep == 0 and 1 or 0
     end
   end
-  call('DEL', lock)
   if s then
-    wrote = true
-    s.n, s.least, s.hold = 0, 2147483647, nil
+    s:drop()
     s:settle()
+  else
+    call('DEL', lock)
   end
   return 1
 end
