@@ -4,7 +4,7 @@
 //
 //	result, err := once.Every(ctx, locks, "report", 24*time.Hour, nil, writeReport)   // once in each day
 //	result, err := once.Do(ctx, locks, "order:42:charge", nil, charge)                // once for each job
-//	result, err := once.Within(ctx, locks, "backup", 23*time.Hour, nil, backUp)       // once within 23 hours
+//	result, err := once.Within(ctx, locks, "cache", 10*time.Minute, nil, refresh)     // once within 10 minutes
 //
 // Every replica makes the same call. One of them runs the work. To the others the
 // call reports why the work was not run here ([Verdict]): that is a result, not an
@@ -43,8 +43,8 @@
 // With Options.AtMostOnce it is the other way round: the mark is placed before the
 // work begins, and the run is not repeated, however it ends.
 //
-// The command "holdfast once" follows the same rule with the same names, and is
-// [Within]. [Do] and Within share their marks, so each sees the runs of the
+// The command "holdfast once" follows the same rule with the same names. With --every it
+// is [Within], with --cron and --slot it is [In]. [Do] and Within share their marks, so each sees the runs of the
 // other. The slots of [Every] and [In] have marks of their own. They share only the
 // lock of the job with Do and Within, so that runs never overlap.
 //

@@ -70,8 +70,8 @@ func Do(ctx context.Context, locks *holdfast.Client, job string, o *Options, wor
 
 // Within runs a piece of work unless an earlier run has succeeded and the time every of that run is
 // not over. It is counted from the begin of the run, and is from driver.MinTTL (10 ms) to
-// driver.MaxTTL. Another every counts from the next run on. It is what the command "holdfast once"
-// does. A run is remembered by the name of the job, as with Do: each sees the runs of the other.
+// driver.MaxTTL. Another every counts from the next run on. It is what the command "holdfast once
+// --every" does. A run is remembered by the name of the job, as with Do: each sees the runs of the other.
 // The time is that of the store, and of this host while the work runs; a run counts for up to the
 // Grain of the store's Guarantees longer, and on etcd for longer after a change of its leader.
 // Errors are those of Do.
@@ -87,7 +87,9 @@ func Within(ctx context.Context, locks *holdfast.Client, job string, every time.
 }
 
 // Every runs a piece of work once in each period; see [Period]. It can be called
-// any number of times, for instance by a timer that is shorter than the period.
+// any number of times, for instance by a timer that is shorter than the period. For a job
+// at a time of the day use In with the slot of cronlock.Slot: days of UTC are not those of
+// a clock that is changed.
 // Errors are those of Do.
 func Every(ctx context.Context, locks *holdfast.Client, job string, period time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)

@@ -10,26 +10,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 	"github.com/holdfast-go/holdfast/once"
 )
 
-const onceLong = `Once runs the command unless it is running, or a run that was begun within the
-last --every has succeeded, on any of the hosts that share the store. Then it
-does nothing, says so on standard error, and ends with 0: so the same line can
-stand in the crontab of every host.
+const onceLong = `Once runs the command unless it is running, or has succeeded in the same slot,
+on any of the hosts that share the store. Then it does nothing, says so on
+standard error, and ends with 0: so the same line can stand in the crontab of
+every host.
 
-The time counts from when the lock was taken, and not from midnight: for a job
-that cron starts once a day say --every 23h, or a run that begins a second
-earlier than yesterday's would be left out. A command that fails, gets a signal
-that asks for its end, loses its lock, or whose host dies has not run: the next
-one that asks runs it. With --at-most-once it has.
+With --cron the slot lasts from one moment of the schedule to the next, by the
+clock of this host. The hosts must have one time zone, or name it as in
+--cron 'TZ=Europe/Berlin 30 2 * * *'. That daily job runs once on each day: at
+three if the clock skips half past two, and the first time if it shows it twice.
+With --slot whoever starts the command knows the slot. With --every no run
+begins within that time after the begin of one that has succeeded: a daily job
+would lose a day when clocks change.
 
-That it was run is kept under the name NAME/done, which "holdfast show" shows
-and "holdfast break" forgets. Package once does the same for Go programs:
-once.Within with the same name shares it.
+A command that fails, gets a signal that asks for its end, loses its lock, or
+whose host dies has not run: the next one that asks runs it. With --at-most-once
+it has.
+
+That it was run is kept under the name NAME@START, or NAME/done with --every.
+"Holdfast show" shows it, and "holdfast break" forgets it. Package once does the
+same for Go programs, under the same names.
 
 In all else it is like "holdfast run": the command and all its descendants are
 dead before anyone else can have the lock.
@@ -44,21 +49,20 @@ nothing to do; or
   126  the command cannot be executed
   127  there is no such command`
 
-const onceExample = `  0 3 * * *  holdfast once nightly --every 23h --store "$LOCKS" -- ./nightly.sh`
+const onceExample = `  0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
+  holdfast once import --slot "$SCHEDULED_AT/1h" -- ./import.sh
+  holdfast once refresh --every 10m -- ./refresh.sh`
 
 func newOnce(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast once NAME --every 23h -- COMMAND", try: true, once: true}
+	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", try: true, once: true}
 	cmd := &cobra.Command{
-		Use:     "once NAME --every DURATION [flags] -- COMMAND [ARGUMENT...]",
-		Short:   "Run a command at most once in a period",
+		Use:     "once NAME --cron SCHEDULE [flags] -- COMMAND [ARGUMENT...]",
+		Short:   "Run a command at most once in each slot of time",
 		Long:    onceLong,
 		Example: onceExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if r.every <= 0 {
-				return usageError(errors.New("--every must be given, and above 0"), r.form)
-			}
-			if r.every > driver.MaxTTL {
-				return usageError(fmt.Errorf("--every %v is above %v", r.every, driver.MaxTTL), "--every 365d")
+			if err := r.slots.check(r.form); err != nil {
+				return err
 			}
 			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
@@ -67,8 +71,7 @@ func newOnce(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	durationVar(f, &r.every, "every", 0, "the period: how long after the begin of a\n"+
-		"run there is no other")
+	r.slots.addTo(f)
 	f.BoolVar(&r.atMostOnce, "at-most-once", false, "a run that fails or is stopped counts, too")
 	r.addFlags(f)
 	return cmd
@@ -77,23 +80,28 @@ func newOnce(c *cli) *cobra.Command {
 // errCommandFailed is the error of a run that does not count as done.
 var errCommandFailed = errors.New("the command has failed")
 
-// runOnce runs the command unless that was done within --every.
+// runOnce runs the command unless that was done in the same slot.
 func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	if can := client.Guarantees(); !can.Keep {
 		return usageError(fmt.Errorf("the %s store cannot remember that the command was run", can.Store), "another store")
 	}
 	options := &once.Options{TTL: r.ttl, MaxHold: r.maxHold, AtMostOnce: r.atMostOnce, Metadata: r.meta}
+	slot, err := r.slots.at(time.Now())
+	if err != nil {
+		return usageError(err, r.form)
+	}
+	record := recordName(r.name, slot)
 	var result supervise.Result
 	var notRun error
 	var acquired time.Time
 	var length time.Duration // of the hold
-	run, err := once.Within(sup.Context(), client, r.name, r.every, options, func(ctx context.Context) error {
+	work := func(ctx context.Context) error {
 		acquired = time.Now()
 		result, notRun = r.runUnderLock(sup, client, holdfast.FromContext(ctx), path)
 		length = time.Since(acquired)
 		if notRun != nil {
 			if r.atMostOnce {
-				removeRunRecord(client, r.name)
+				removeRunRecord(client, record)
 			}
 			return notRun
 		}
@@ -101,12 +109,23 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 			return errCommandFailed
 		}
 		return nil
-	})
+	}
+	var run once.Result
+	if r.slots.every > 0 {
+		run, err = once.Within(sup.Context(), client, r.name, r.slots.every, options, work)
+	} else {
+		options.Skew = skewOf(slot)
+		run, err = once.In(sup.Context(), client, r.name, slot, options, work)
+	}
 	switch held := !acquired.IsZero(); {
 	case !held && err != nil:
 		return r.acquireFailed(sup, err)
+	case run.Verdict == once.Missed && r.slots.schedule != nil:
+		return r.runOnce(sup, client, path) // the next slot has begun meanwhile
+	case run.Verdict == once.Missed:
+		return usageError(fmt.Errorf("nothing was run: the slot %s is over", slotText(slot)), "a --slot that ends later")
 	case !held:
-		return &exitError{err: errors.New(r.nothingToDo(run))}
+		return &exitError{err: errors.New(r.nothingToDo(run, record))}
 	case notRun != nil:
 		return r.startFailed(notRun)
 	}
@@ -115,16 +134,25 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 
 // removeRunRecord removes the record of a run that has not begun after all. It is called under
 // the lock of the job. If the store does not answer, the record stays.
-func removeRunRecord(client *holdfast.Client, name string) {
+func removeRunRecord(client *holdfast.Client, record string) {
 	const timeout = 3 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_, _ = client.Break(ctx, name+recordSuffix, 0)
+	_, _ = client.Break(ctx, record, 0)
 }
 
-// recordSuffix turns the name of a job into the name of the record of its runs. Package once
-// chooses it.
-const recordSuffix = "/done"
+// recordName returns the name of the record of a run. Package once chooses it.
+func recordName(job string, slot once.Slot) string {
+	if slot == (once.Slot{}) {
+		return job + "/done"
+	}
+	return job + "@" + slot.Start.UTC().Format(time.RFC3339Nano)
+}
+
+// slotText shows a slot by the clock of its start.
+func slotText(slot once.Slot) string {
+	return slot.Start.Format(time.RFC3339) + "/" + slot.End.In(slot.Start.Location()).Format(time.RFC3339)
+}
 
 // releaseError returns err, an error of once.Within, if it concerns the end of the lock or the
 // record of the run, and nil otherwise.
@@ -146,14 +174,15 @@ func shellWord(text string) string {
 }
 
 // nothingToDo explains why "once" has not run the command.
-func (r *runCommand) nothingToDo(result once.Result) string {
+func (r *runCommand) nothingToDo(result once.Result, record string) string {
 	text := fmt.Sprintf("nothing to do: %q", r.name)
-	switch {
+	switch left := time.Until(result.Until); {
+	case result.Verdict == once.Done && !result.Slot.Start.IsZero():
+		text += " has run already in the slot " + slotText(result.Slot) + ", and may run again after: holdfast break " + shellWord(record)
+	case result.Verdict == once.Done && left > 0:
+		text += " has run already, and may run again in " + lockview.ShortDuration(left) + ", or at once after: holdfast break " + shellWord(record)
 	case result.Verdict == once.Done:
 		text += " has run already"
-		if left := time.Until(result.Until); left > 0 {
-			text += ", and may run again in " + lockview.ShortDuration(left) + ", or at once after: holdfast break " + shellWord(r.name+recordSuffix)
-		}
 	case result.Holder != "":
 		text += " is running: held by " + result.Holder
 	default:

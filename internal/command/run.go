@@ -61,9 +61,10 @@ type runCommand struct {
 	command []string
 
 	ttl, minHold, maxHold time.Duration
-	killAfter, every      time.Duration
+	killAfter             time.Duration
 	wait                  time.Duration
 	try, shell            bool
+	slots                 slotFlags // of once
 	atMostOnce            bool
 	script                string
 	onLost                supervise.Policy

@@ -76,12 +76,24 @@ func (j *job) Run() {
 // years that can lie between two days of February 29th.
 const farthest = 9 * 366 * 24 * time.Hour
 
+// everyHour are the hours of a cron.SpecSchedule that is active in each of them.
+const everyHour = 1<<24 - 1
+
 // Slot returns the slot from the latest activation of the schedule that is not
 // after now until the next one. If there was none in nine years, or there is no
 // next one, the error matches holdfast.ErrInvalid.
+//
+// A schedule with particular hours goes by the clock on the wall, in its own time
+// zone or else in the one of now. An activation that the change to summer time leaves
+// out is at the moment of the change. One that the change back brings twice is the
+// first of the two. So a daily job has one slot on each day. A schedule with every
+// hour, such as "0 * * * *", goes by the time that passes.
 func Slot(schedule cron.Schedule, now time.Time) (once.Slot, error) {
 	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
 		return once.Period(now, every.Delay), nil
+	}
+	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&everyHour != everyHour {
+		schedule = newWallSchedule(spec, now)
 	}
 	for back := time.Minute; back <= farthest; back *= 2 {
 		start := schedule.Next(now.Add(-back))

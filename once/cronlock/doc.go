@@ -12,6 +12,10 @@
 // same moment of activation: the latest one of the schedule that is past by the
 // replica's own clock. All replicas must have the same schedule, in the same time zone.
 //
+// On the night on which clocks are set back, cron starts a job between two and three
+// twice, and the job runs the first time (see [Slot]). On the night on which they are set
+// forward, cron skips such a job: choose another hour, or UTC.
+//
 // At shutdown end Options.Context, wait for cron.Stop, and then close the Client:
 // Client.Close would wait for running jobs until the deadlines of their locks, and
 // then let other replicas run them.

@@ -10,8 +10,8 @@
 // done before another replica's clock shows the tick is not run again, as it would
 // be with a lock that is released after the run. No tick is lost, as would happen with
 // a lock that is kept for a while. The job should be scheduled so that all replicas
-// mean the same moments: CronJob, DailyJob and the like, or DurationJob with
-// WithStartAt at a multiple of the duration.
+// mean the same moments: DurationJob with WithStartAt at a multiple of the duration, or
+// CronJob, DailyJob and the like with [NewSlotLocker].
 //
 // To have one replica run all jobs, let each job return at once unless
 // election.Election.Leading reports that this replica leads.

@@ -15,14 +15,21 @@ import (
 // interval: see [once.Tick]. The lock has the name of the job (gocron.WithName).
 // The locker also works for a whole scheduler if all its jobs have that interval.
 //
-// For a job at irregular moments, such as a cron line for working days, the
-// interval is the least time between two of them.
+// Ticks follow each other in UTC. For a job at a time of the day, which clocks that
+// are changed shift, and for one at irregular moments use [NewSlotLocker].
 //
 // The options are those of package once. Wait is best left at 0, since gocron
 // waits for the locker. When a tick is not run, the job's event listener
 // AfterLockError receives an error: a [NotRunError] contains the reason.
 func NewLocker(locks *holdfast.Client, interval time.Duration, o *once.Options) gocron.Locker {
-	return &locker{locks: locks, interval: interval, o: o}
+	return NewSlotLocker(locks, func(now time.Time) (once.Slot, error) { return once.Tick(now, interval), nil }, o)
+}
+
+// NewSlotLocker returns a locker for a job with slots of any kind. Slot returns the one of a run
+// that begins now. For CronJob and DailyJob it calls cronlock.Slot with the same schedule.
+// In all else it is like NewLocker.
+func NewSlotLocker(locks *holdfast.Client, slot func(now time.Time) (once.Slot, error), o *once.Options) gocron.Locker {
+	return &locker{locks: locks, slot: slot, o: o}
 }
 
 // A NotRunError reports why a job is not run at a tick: another replica has run it,
@@ -34,20 +41,24 @@ type NotRunError struct {
 func (e *NotRunError) Error() string { return "gocronlock: not run here: " + e.Result.String() }
 
 type locker struct {
-	locks    *holdfast.Client
-	interval time.Duration
-	o        *once.Options
+	locks *holdfast.Client
+	slot  func(now time.Time) (once.Slot, error)
+	o     *once.Options
 }
 
 // Lock implements [gocron.Locker].
 func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	slot, err := l.slot(time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("gocronlock: %w", err)
+	}
 	r := &jobRun{granted: make(chan struct{}), unlocked: make(chan struct{}), done: make(chan struct{})}
 	// Gocron ends the context of a job that is removed while it runs. Whether the
 	// run counts as done must not depend on that.
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(r.done)
-		r.result, r.err = once.In(ctx, l.locks, job, once.Tick(time.Now(), l.interval), l.o, r.waitForJob)
+		r.result, r.err = once.In(ctx, l.locks, job, slot, l.o, r.waitForJob)
 	}()
 	select {
 	case <-r.granted:

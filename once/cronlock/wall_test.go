@@ -1,0 +1,136 @@
+package cronlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/memstore"
+	"github.com/holdfast-go/holdfast/once"
+	"github.com/holdfast-go/holdfast/once/cronlock"
+)
+
+// zones change at different hours, two of them at midnight, and one by half an hour.
+var zones = []string{
+	"Europe/Berlin", "Europe/London", "America/New_York", "America/Los_Angeles", "America/Santiago", "Africa/Cairo",
+	"Australia/Lord_Howe",
+}
+
+// times are minutes of the day.
+var times = []int{0, 30, 59, 60, 90, 119, 120, 150, 180, 210, 240, 420, 720, 780, 1170, 1410}
+
+// TestDailySlots: a job at any time of the day has one slot on each day of a year, in every
+// zone, and slots follow each other without a gap.
+func TestDailySlots(t *testing.T) {
+	for _, name := range zones {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, minute := range times {
+			schedule, err := cron.ParseStandard(fmt.Sprintf("TZ=%s %d %d * * *", name, minute%60, minute/60))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Date(2026, 1, 1, minute/60, minute%60, 0, 0, zone)
+			for day := 0; day < 365; day++ {
+				slot, err := cronlock.Slot(schedule, at)
+				if want := time.Date(2026, 1, 1+day, 12, 0, 0, 0, zone); err != nil || !slot.Start.Equal(at) || at.YearDay() != want.YearDay() {
+					t.Fatalf("%s, %02d:%02d: at %v %v, %v; want a slot that starts then", name, minute/60, minute%60, at, slot, err)
+				}
+				if last, _ := cronlock.Slot(schedule, slot.End.Add(-1)); last != slot {
+					t.Fatalf("%s, %02d:%02d: %v just before the end of %v", name, minute/60, minute%60, last, slot)
+				}
+				at = slot.End
+			}
+		}
+	}
+}
+
+// TestHourlySlots: a schedule with every hour has as many slots as hours pass.
+func TestHourlySlots(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err := cron.ParseStandard("TZ=Europe/Berlin 30 * * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := time.Date(2026, 1, 1, 0, 30, 0, 0, berlin); at.Year() == 2026; at = at.Add(time.Hour) {
+		if slot, err := cronlock.Slot(schedule, at); err != nil || !slot.Start.Equal(at) || !slot.End.Equal(at.Add(time.Hour)) {
+			t.Fatalf("at %v: %v, %v", at, slot, err)
+		}
+	}
+}
+
+// TestSummerTime: a daily job that two hosts with cron start runs once on each day around both
+// changes. Cron starts it at each moment whose clock shows the time, and at the change that skips
+// the time. One host is late.
+func TestSummerTime(t *testing.T) {
+	for _, name := range zones {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, minute := range times {
+			synctest.Test(t, func(t *testing.T) {
+				schedule, err := cron.ParseStandard(fmt.Sprintf("%d %d * * *", minute%60, minute/60))
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks := holdfast.New(memstore.New(), nil)
+				defer locks.Close()
+				runs := map[int]int{} // by day of the year
+				ask := func() {
+					now := time.Now().In(zone)
+					slot, err := cronlock.Slot(schedule, now)
+					if err != nil {
+						t.Fatal(err)
+					}
+					result, err := once.In(t.Context(), locks, "job", slot, nil, func(context.Context) error { return nil })
+					if err != nil {
+						t.Fatal(err)
+					}
+					if result.Verdict == once.Ran {
+						runs[now.YearDay()]++
+					}
+				}
+				_, change := time.Date(2000, 1, 5, 0, 0, 0, 0, zone).ZoneBounds()
+				for range 2 { // to summer time and back, in either order
+					begin := change.AddDate(0, 0, -2)
+					begin = time.Date(begin.Year(), begin.Month(), begin.Day(), 0, 0, 0, 0, zone)
+					end := time.Date(begin.Year(), begin.Month(), begin.Day()+5, 0, 0, 0, 0, zone)
+					for at := begin; at.Before(end); at = at.Add(time.Minute) {
+						if minuteOfDay(at) == minute || isSkipped(at, minute) {
+							time.Sleep(time.Until(at))
+							ask()
+							time.Sleep(20 * time.Second)
+							ask()
+						}
+					}
+					for day := begin; day.Before(end); day = day.AddDate(0, 0, 1) {
+						if n := runs[day.YearDay()]; n != 1 {
+							t.Errorf("%s, %02d:%02d: %d runs on %v", name, minute/60, minute%60, n, day)
+						}
+					}
+					_, change = change.ZoneBounds()
+				}
+			})
+		}
+	}
+}
+
+func minuteOfDay(t time.Time) int { return t.Hour()*60 + t.Minute() }
+
+// isSkipped reports whether the clock on the wall has just skipped a minute of the day.
+func isSkipped(at time.Time, minute int) bool {
+	before := (minuteOfDay(at.Add(-time.Minute)) + 1) % (24 * 60)
+	return before <= minute && minute < minuteOfDay(at)
+}
