@@ -33,6 +33,10 @@ tidy: ## Run "go mod tidy" in all modules
 build: ## Build holdfast, and holdfast-etcd beside it, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast ./etcdstore/cmd/holdfast-etcd
 
+.PHONY: packages
+packages: ## Make the packages of the release that is checked out, in dist/
+	scripts/packages
+
 .PHONY: bench
 bench: needs ## Measure ours and the rivals on the same servers: prints tables like those of docs/benchmarks.md
 	cd tools && $(GO) run ./cmd/holdfast-bench

@@ -43,6 +43,9 @@ func Main() {
 	os.Exit(code)
 }
 
+// Root returns the command line of the program, for those that describe it.
+func Root() *cobra.Command { return newRoot(nil) }
+
 // A cli holds the flags that all subcommands share.
 type cli struct {
 	store     stores
