@@ -10,6 +10,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,7 +31,7 @@ import (
 )
 
 func main() {
-	err := fmt.Errorf("usage: packaging man FOLDER | packaging image FOLDER VERSION ARCH=FILE,FILE... ...")
+	err := errors.New("usage: packaging man FOLDER, or packaging image FOLDER VERSION ARCH=FILE,FILE")
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "man":
 		err = writeManual(args[1])
