@@ -1,16 +1,21 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -55,6 +60,14 @@ func newElect(c *cli) *cobra.Command {
 		Long:    electLong,
 		Example: electExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.http != "" {
+				if err := checkAddress("http", r.http, "127.0.0.1:7071"); err != nil {
+					return err
+				}
+				if cmd.Flags().ArgsLenAtDash() < 0 && r.script == "" {
+					return r.leadAlone(cmd.Flags(), args)
+				}
+			}
 			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
 			}
@@ -62,6 +75,7 @@ func newElect(c *cli) *cobra.Command {
 		},
 	}
 	r.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` to answer on whether this process\nleads")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return electFlagError(cmd, err) })
 	return cmd
 }
@@ -102,6 +116,56 @@ func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client
 			return e
 		}
 	}
+}
+
+// servePage starts the page of --http. Stop returns when its answers that are under way are written.
+func (r *runCommand) servePage(client *holdfast.Client, w io.Writer) (stop func(), err error) {
+	if r.http == "" {
+		return func() {}, nil
+	}
+	r.page = &leaderPage{client: client, name: r.name}
+	address, stopServer, err := r.startServer(context.Background(), r.http, r.page.handler())
+	if err != nil {
+		return nil, err
+	}
+	reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("http://%s/leader tells whether this process leads", address)})
+	return func() { stopServer(pageEndTimeout) }, nil
+}
+
+// pageEndTimeout is more than an answer takes at most.
+const pageEndTimeout = leaderLookupTimeout + time.Second
+
+// leadAlone stands for election without a command, for the programs that ask the page.
+func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
+	if len(args) != 1 {
+		return usageError(fmt.Errorf("want one name, got %d", len(args)), "holdfast elect NAME --http ADDRESS")
+	}
+	for _, name := range []string{"max-hold", "on-lost", "kill-after", "shell", "command"} {
+		if flags.Changed(name) {
+			return usageError(fmt.Errorf("--%s is for a command, and there is none", name), r.form)
+		}
+	}
+	if err := checkTTL(r.ttl); err != nil {
+		return err
+	}
+	r.name = args[0]
+	ctx, stop := interruptContext()
+	defer stop()
+	return r.inspect(ctx, func(client *holdfast.Client) error {
+		stopPage, err := r.servePage(client, os.Stderr)
+		if err != nil {
+			return err
+		}
+		defer stopPage()
+		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: slog.New(messageHandler{r.messageWriter(os.Stderr)})}
+		err = election.New(client, r.name, options).Run(ctx, func(ctx context.Context, _ election.Term) error {
+			r.page.lock.Store(holdfast.FromContext(ctx))
+			defer r.page.lock.Store(nil)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		return exitErrorFor(err)
+	})
 }
 
 // reportReady tells a service manager that a candidate that waits is ready: its command, which does

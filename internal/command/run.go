@@ -57,6 +57,8 @@ type runCommand struct {
 	once    bool        // it is "holdfast once"
 	elect   bool        // it is "holdfast elect"
 	standby *time.Timer // of elect, until there is a lock
+	http    string      // of elect: the address of its page
+	page    *leaderPage // of elect, nil without --http
 	name    string
 	command []string
 

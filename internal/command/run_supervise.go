@@ -25,6 +25,11 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitErr
 	run := r.acquireAndRun
 	switch {
 	case r.elect:
+		stop, err := r.servePage(client, sup)
+		if err != nil {
+			return exitErrorFor(err)
+		}
+		defer stop()
 		run = r.campaign
 	case r.once:
 		run = r.runOnce
@@ -75,6 +80,10 @@ func (r *runCommand) runUnderLock(
 ) (supervise.Result, error) {
 	if r.standby != nil {
 		r.standby.Stop()
+	}
+	if r.page != nil {
+		r.page.lock.Store(lock)
+		defer r.page.lock.Store(nil)
 	}
 	r.extendShortLease(sup.Context(), lock)
 	command, err := r.buildCommand(path, client, lock)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -41,16 +40,8 @@ const uiExample = `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
   holdfast ui --behind-proxy --host locks.example.com --base-path /locks/`
 
-// Bounds of a connection.
-const (
-	uiHeaderTimeout = 5 * time.Second
-	uiTimeout       = 30 * time.Second
-	uiIdleTimeout   = 2 * time.Minute
-	uiMaxHeader     = 16 << 10
-
-	// uiEndTimeout is more than a break takes at most.
-	uiEndTimeout = 15 * time.Second
-)
+// uiEndTimeout is more than a break takes at most.
+const uiEndTimeout = 15 * time.Second
 
 // A uiCommand is "holdfast ui" with its flags.
 type uiCommand struct {
@@ -107,8 +98,8 @@ func (u *uiCommand) serve(ctx context.Context) error {
 			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "openssl rand -hex 16 >FILE")
 		}
 	}
-	if _, _, err := net.SplitHostPort(u.listen); err != nil {
-		return usageError(fmt.Errorf("--listen %s is not like 127.0.0.1:7070", u.listen), "--listen 127.0.0.1:7070")
+	if err := checkAddress("listen", u.listen, "127.0.0.1:7070"); err != nil {
+		return err
 	}
 	if !isLoopback(u.listen) && u.options.Token == "" && !u.options.BehindProxy {
 		return usageError(fmt.Errorf("--listen %s can be reached from elsewhere, and nothing guards the page", u.listen), "--token-file FILE or --behind-proxy")
@@ -127,30 +118,13 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return usageError(err, "")
 	}
-	listener, err := net.Listen("tcp", u.listen)
+	address, stop, err := u.startServer(ctx, u.listen, page)
 	if err != nil {
-		return &exitError{exitUnavailable, err, "--listen 127.0.0.1:0"}
+		return err
 	}
-	u.printNotice("the page is at http://%s%s", listener.Addr(), u.options.BasePath)
-	server := &http.Server{
-		Handler:           page,
-		ReadHeaderTimeout: uiHeaderTimeout, ReadTimeout: uiTimeout, WriteTimeout: uiTimeout, IdleTimeout: uiIdleTimeout,
-		MaxHeaderBytes: uiMaxHeader,
-		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
-		BaseContext:    func(net.Listener) context.Context { return ctx },
-	}
-	ended := make(chan struct{})
-	defer context.AfterFunc(ctx, func() {
-		defer close(ended)
-		bounded, cancel := context.WithTimeout(context.Background(), uiEndTimeout)
-		defer cancel()
-		_ = server.Shutdown(bounded) // which waits for a break
-		_ = server.Close()
-	})()
-	if err := server.Serve(listener); ctx.Err() == nil {
-		return &exitError{exitUnavailable, err, ""}
-	}
-	<-ended
+	u.printNotice("the page is at http://%s%s", address, u.options.BasePath)
+	<-ctx.Done()
+	stop(uiEndTimeout)
 	return ctx.Err()
 }
 

@@ -1,0 +1,54 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of a connection.
+const (
+	serverHeaderTimeout = 5 * time.Second
+	serverTimeout       = 30 * time.Second
+	serverIdleTimeout   = 2 * time.Minute
+	serverMaxHeader     = 16 << 10
+)
+
+// checkAddress refuses the value of a flag that is no address to listen on.
+func checkAddress(flag, address, example string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usageError(fmt.Errorf("--%s %s is not like %s", flag, address, example), "--"+flag+" "+example)
+	}
+	return nil
+}
+
+// startServer serves on an address until stop is called, which waits for answers that are under
+// way for as long as its argument says. The contexts of requests descend from ctx.
+func (c *cli) startServer(ctx context.Context, address string, handler http.Handler) (listensOn net.Addr, stop func(wait time.Duration), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, &exitError{exitUnavailable, err, "an address with the port 0"}
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: serverHeaderTimeout, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: serverIdleTimeout,
+		MaxHeaderBytes: serverMaxHeader,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+	}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			c.printNotice("%s: %w", listener.Addr(), err)
+		}
+	}()
+	return listener.Addr(), func(wait time.Duration) {
+		bounded, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		_ = server.Shutdown(bounded)
+		_ = server.Close()
+	}, nil
+}
