@@ -30,9 +30,15 @@ As with "holdfast run", the command and all its descendants are dead before
 anyone else can lead. It finds the term in HOLDFAST_TOKEN, which is greater than
 that of every leader before.
 
+With --http, GET /leader answers 200 if this process leads and 503 if not, with
+an object that says who does; GET /healthz answers 200. Without a command, the
+programs that ask are the ones that do the work: nothing stops them. They ask
+before each step, and pass the token on.
+
 Exit code: that of the command, 128+n if signal n has killed it; or
    64  the command line is wrong
-   69  the store could not be reached at the start
+   69  the store could not be reached at the start (without a command it is
+       waited for), or the address cannot be listened on
   121  the command was stopped: the lock was lost after a signal to end, or
        the supervisor process has died
   122  the command has ended, but the lock had been lost, or its release is
@@ -40,7 +46,8 @@ Exit code: that of the command, 128+n if signal n has killed it; or
   126  the command cannot be executed
   127  there is no such command`
 
-const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler`
+const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler
+  holdfast elect scheduler --store "$LOCKS" --http 127.0.0.1:7071`
 
 const (
 	// candidateMaxOutage is how long a candidate tolerates a store that does not answer. It is
@@ -53,7 +60,7 @@ const (
 )
 
 func newElect(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND", wait: waitForever, elect: true}
+	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", wait: waitForever, elect: true}
 	cmd := &cobra.Command{
 		Use:     "elect NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while being the leader",
@@ -75,7 +82,7 @@ func newElect(c *cli) *cobra.Command {
 		},
 	}
 	r.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` to answer on whether this process\nleads")
+	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` at which GET /leader answers\nwhether this process leads")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return electFlagError(cmd, err) })
 	return cmd
 }

@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -93,7 +96,6 @@ func (o *office) start(c *officeCandidate) {
 		args = append(args, "--", "sleep", "1000")
 	}
 	cmd := exec.Command("holdfast", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -124,11 +126,21 @@ func (o *office) start(c *officeCandidate) {
 
 var addressLine = regexp.MustCompile(`^holdfast: (http://\S+)/leader tells`)
 
-// signal sends a signal to all processes of a candidate but its command.
+// signal sends a signal to the process of a candidate, and to its supervisor if it has one.
 func (c *officeCandidate) signal(sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = syscall.Kill(-c.cmd.Process.Pid, sig) // it may have ended by itself
+	pid := c.cmd.Process.Pid
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // none if it has ended
+	_ = syscall.Kill(pid, sig)
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for child := range strings.FieldsSeq(string(children)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				_ = syscall.Kill(pid, sig)
+			}
+		}
+	}
 }
 
 func (o *office) end() {

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"regexp"
@@ -43,6 +46,7 @@ func scriptParams(p testscript.Params, set func(env *testscript.Env)) testscript
 		"exitcode":  checkExitCode,
 		"await":     awaitFiles,
 		"awaitline": awaitLine,
+		"ask":       askPage,
 	}
 	p.RequireExplicitExec = true
 	p.UpdateScripts = os.Getenv("UPDATE") != ""
@@ -79,4 +83,26 @@ func awaitLine(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("no line of %s matches %s:\n%s", args[0], args[1], data)
 		}
 	}
+}
+
+// askPage prints the status and the body that a page answers, whose address is in a file:
+//
+//	ask FILE PATH
+func askPage(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: ask FILE PATH")
+	}
+	base := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0]))
+	answer, err := http.Get(base + args[1])
+	if neg {
+		if err == nil {
+			ts.Fatalf("%s answers", base)
+		}
+		return
+	}
+	ts.Check(err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	_, _ = fmt.Fprintf(ts.Stdout(), "%d %s", answer.StatusCode, body)
 }

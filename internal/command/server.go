@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,9 @@ const (
 	serverTimeout       = 30 * time.Second
 	serverIdleTimeout   = 2 * time.Minute
 	serverMaxHeader     = 16 << 10
+
+	// serverMaxConns leaves the rest of the files of the process to its locks.
+	serverMaxConns = 500
 )
 
 // checkAddress refuses the value of a flag that is no address to listen on.
@@ -31,14 +35,25 @@ func checkAddress(flag, address, example string) error {
 func (c *cli) startServer(ctx context.Context, address string, handler http.Handler) (listensOn net.Addr, stop func(wait time.Duration), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, nil, &exitError{exitUnavailable, err, "an address with the port 0"}
+		return nil, nil, &exitError{exitUnavailable, err, "another address"}
 	}
+	var open atomic.Int64
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: serverHeaderTimeout, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: serverIdleTimeout,
 		MaxHeaderBytes: serverMaxHeader,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
 		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				if open.Add(1) > serverMaxConns {
+					_ = conn.Close() // which is its next state
+				}
+			case http.StateClosed:
+				open.Add(-1)
+			}
+		},
 	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
