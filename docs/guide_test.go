@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/httplock"
-	"github.com/holdfast-go/holdfast/lockui"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/ratelimit"
@@ -72,7 +71,7 @@ func TestGuideCodeRuns(t *testing.T) {
 	}
 	defer locks.Close()
 	for _, snippet := range []func(context.Context, *holdfast.Client) error{
-		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining, pageOfLocks,
+		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining,
 	} {
 		if err := snippet(ctx, locks); err != nil {
 			t.Error(err)
@@ -271,27 +270,6 @@ func examining(ctx context.Context, locks *holdfast.Client) error {
 		if f.Severity == doctor.Failure {
 			return fmt.Errorf("the store is unfit for locks: %v", f)
 		}
-	}
-	return nil
-}
-
-func pageOfLocks(_ context.Context, locks *holdfast.Client) error {
-	mux := http.NewServeMux()
-	requireLogin := func(next http.Handler) http.Handler { return next }
-	page, err := lockui.Handler(lockui.Options{
-		Stores:      []lockui.Store{{Name: "orders", Client: locks}},
-		BasePath:    "/ops/locks/",
-		Hosts:       []string{"intranet.example.com"},
-		BehindProxy: true,
-	})
-	if err != nil {
-		return err
-	}
-	mux.Handle("/ops/locks/", requireLogin(page))
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest("GET", "https://intranet.example.com/ops/locks/", nil))
-	if answer.Code != http.StatusOK {
-		return fmt.Errorf("the page: %d", answer.Code)
 	}
 	return nil
 }
