@@ -41,15 +41,12 @@ const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
 type acquireCommand struct {
 	*cli
 	ttl  time.Duration
-	wait time.Duration
-	try  bool
+	hold holdFlags
 	meta metaFlag
-
-	limits limitFlags
 }
 
 func newAcquire(c *cli) *cobra.Command {
-	a := &acquireCommand{cli: c, wait: waitForever, meta: metaFlag{}}
+	a := &acquireCommand{cli: c, hold: holdFlags{wait: waitForever}, meta: metaFlag{}}
 	cmd := &cobra.Command{
 		Use:     "acquire NAME",
 		Short:   "Take a lock and print a ticket for it",
@@ -70,22 +67,15 @@ func newAcquire(c *cli) *cobra.Command {
 	f := cmd.Flags()
 	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed\n"+
 		"or released")
-	waitVar(f, &a.wait, "wait", "", "how long to wait for the lock: a duration, 0\n"+
-		"or forever")
-	f.BoolVar(&a.try, "try", false, "do not wait for the lock, like --wait 0")
+	a.hold.addTo(f, "", "")
 	a.addMaxOutage(f)
-	a.limits.addTo(f)
 	f.Var(a.meta, "meta", metaUsage)
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }
 
 func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
-	var err error
-	if a.try, err = resolveTry(flags, a.try, a.wait); err != nil {
-		return err
-	}
-	if err := a.limits.check(); err != nil {
+	if err := a.hold.check(flags); err != nil {
 		return err
 	}
 	if err := checkTTL(a.ttl); err != nil {
@@ -99,15 +89,15 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		return &exitError{exitOutput, errors.New("standard output is closed, so that the ticket would be lost"), ">/dev/null, if nobody needs it"}
 	}
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
-	a.limits.apply(options)
-	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, a.try, a.wait)
-	if errors.Is(err, holdfast.ErrUnsupported) && a.limits == (limitFlags{}) {
+	a.hold.apply(options)
+	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, &a.hold)
+	if errors.Is(err, holdfast.ErrUnsupported) && !a.hold.shared && a.hold.limit == 0 {
 		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket",
 			client.Guarantees().Store), "holdfast run")
 	}
 	if err != nil {
 		e := exitErrorFor(err)
-		if e.code == exitBusy && !a.try {
+		if e.code == exitBusy && !a.hold.try {
 			e.hint = "--wait with more time"
 		}
 		return e

@@ -30,12 +30,8 @@ func Main() {
 		return err
 	}))
 	root.SetErr(io.Discard) // what cobra says of the same error
-	if path := findExtension(root, os.Args[1:]); path != "" {
-		err = execute(path, os.Args[2:])
-	} else {
-		failed := root.Execute()
-		err = cmp.Or(failed, err)
-	}
+	failed := root.Execute()
+	err = cmp.Or(failed, err)
 	code := reportError(os.Stderr, err)
 	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
 		supervise.EndBy(interrupt.Signal)
@@ -133,5 +129,5 @@ func noSuchCommand(root *cobra.Command, args []string) error {
 	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
 		try = "holdfast " + similar[0]
 	}
-	return usageError(fmt.Errorf("there is no subcommand %q, nor a program holdfast-%s", args[0], args[0]), try)
+	return usageError(fmt.Errorf("there is no subcommand %q", args[0]), try)
 }

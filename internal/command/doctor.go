@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -159,13 +158,6 @@ func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) e
 	return writeOutput(out.Bytes())
 }
 
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprint(n, " ", noun)
-}
-
 // verdict returns the exit code for the worst of the findings.
 func (d *doctorCommand) verdict(findings []doctor.Finding) error {
 	count := map[doctor.Severity]int{}
@@ -173,25 +165,12 @@ func (d *doctorCommand) verdict(findings []doctor.Finding) error {
 		count[f.Severity]++
 	}
 	failures, warnings, unknown := count[doctor.Failure], count[doctor.Warning], count[doctor.Unknown]
-	var parts []string
-	if failures > 0 {
-		parts = append(parts, plural(failures, "failure"))
-	}
-	if warnings > 0 {
-		parts = append(parts, plural(warnings, "warning"))
-	}
-	if unknown > 0 {
-		parts = append(parts, fmt.Sprint(unknown, " unknown"))
-	}
-	text := strings.Join(parts, " and ") + " in " + plural(len(findings), "check")
-	if len(parts) == 3 {
-		text = strings.Replace(text, " and ", ", ", 1)
-	}
+	err := fmt.Errorf("%d checks: %d fail, %d warn, %d unknown", len(findings), failures, warnings, unknown)
 	switch {
 	case failures > 0, d.strict && warnings > 0:
-		return &exitError{exitUnfit, errors.New(text), ""}
+		return &exitError{exitUnfit, err, ""}
 	case warnings > 0, d.strict && unknown > 0:
-		return &exitError{exitWarned, errors.New(text), ""}
+		return &exitError{exitWarned, err, ""}
 	}
 	return nil
 }

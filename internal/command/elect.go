@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +59,7 @@ const (
 )
 
 func newElect(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", wait: waitForever, elect: true}
+	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", hold: holdFlags{wait: waitForever}, elect: true}
 	cmd := &cobra.Command{
 		Use:     "elect NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while being the leader",
@@ -83,23 +82,7 @@ func newElect(c *cli) *cobra.Command {
 	}
 	r.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` at which GET /leader answers\nwhether this process leads")
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return electFlagError(cmd, err) })
 	return cmd
-}
-
-// electFlagError explains why there are no flags of elect for several holders, which run has.
-func electFlagError(cmd *cobra.Command, err error) error {
-	_, flag, _ := strings.Cut(err.Error(), "unknown flag: --")
-	if strings.HasPrefix(err.Error(), "unknown shorthand flag: 's'") {
-		flag = "shared"
-	}
-	if flag != "shared" && flag != "limit" {
-		return cmd.Parent().FlagErrorFunc()(cmd, err)
-	}
-	if flag != "shared" {
-		flag += " N"
-	}
-	return usageError(errors.New("a leader is alone: elect has no --"+flag), "holdfast run --"+flag+" NAME -- COMMAND")
 }
 
 // campaign runs the command again each time its lock was lost.

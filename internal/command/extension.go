@@ -7,27 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // etcdProgram is this program with the store in etcd, which is a module of its own.
 const etcdProgram = "holdfast-etcd"
-
-// findExtension returns the path of the program holdfast-NAME, if NAME is the first argument and
-// this program has no such subcommand.
-func findExtension(root *cobra.Command, args []string) string {
-	if len(args) == 0 || args[0] == "help" || strings.Trim(args[0], "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || args[0][:1] == "-" {
-		return ""
-	}
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == args[0] || cmd.HasAlias(args[0]) {
-			return ""
-		}
-	}
-	return findSibling("holdfast-" + args[0])
-}
 
 // findSibling returns the path of a program beside this one, or else on the PATH; "" if there is
 // none.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,127 +16,96 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// A flagValue is a flag with a form of its own. It implements [pflag.Value].
-type flagValue struct {
-	set      func(text string) error
-	text     func() string // "0" for zero, for which the help shows no default
+// A flagValue is a flag of any type. It implements [pflag.Value].
+type flagValue[T any] struct {
+	value    *T
+	parse    func(text string) (T, error)
+	format   func(T) string // "0" or "" for what the help shows as no default
 	typeName string
 }
 
-func (v *flagValue) Set(text string) error { return v.set(text) }
-func (v *flagValue) String() string        { return v.text() }
-func (v *flagValue) Type() string          { return v.typeName }
+func (v *flagValue[T]) Set(text string) error {
+	value, err := v.parse(text)
+	if err == nil {
+		*v.value = value
+	}
+	return err
+}
+
+func (v *flagValue[T]) String() string { return v.format(*v.value) }
+func (v *flagValue[T]) Type() string   { return v.typeName }
 
 var errDuration = errors.New(`want a duration such as "30s", "5m" or "1d"; a number alone is seconds`)
 
 // parseDuration accepts what time.ParseDuration does, or a number of seconds, or a number of days
 // ("1d") with or without a rest ("1d12h").
 func parseDuration(text string) (time.Duration, error) {
-	if seconds, ok := parseDecimal(text); ok {
-		return scaleDuration(seconds, time.Second)
+	const number = "+-.0123456789"
+	if strings.Trim(text, number) == "" {
+		text += "s"
 	}
-	number, rest, found := strings.Cut(text, "d")
+	days, rest, found := strings.Cut(text, "d")
 	if !found {
-		value, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, errDuration
-		}
+		days, rest = "0", text
+	}
+	if found && (strings.Trim(days, number) != "" || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+")) {
+		return 0, errDuration
+	}
+	value, err := time.ParseDuration(days + "h")
+	if err != nil || value.Abs() > math.MaxInt64/24 {
+		return 0, errDuration
+	}
+	value *= 24
+	if found && rest == "" {
 		return value, nil
 	}
-	days, ok := parseDecimal(number)
-	if !ok {
-		return 0, errDuration
-	}
-	value, err := scaleDuration(days, 24*time.Hour)
-	if err != nil || rest == "" {
-		return value, err
-	}
 	more, err := time.ParseDuration(rest)
-	if err != nil || rest[0] == '-' || rest[0] == '+' {
-		return 0, errDuration
-	}
-	if days < 0 {
+	if strings.HasPrefix(days, "-") {
 		more = -more
 	}
-	if sum := value + more; (sum < value) == (more < 0) {
+	if sum := value + more; err == nil && (sum < value) == (more < 0) {
 		return sum, nil
 	}
 	return 0, errDuration
 }
 
-// parseDecimal reads a number without an exponent.
-func parseDecimal(text string) (float64, bool) {
-	if text == "" || strings.Trim(text, "+-.0123456789") != "" {
-		return 0, false
+func formatDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
 	}
-	value, err := strconv.ParseFloat(text, 64)
-	return value, err == nil
-}
-
-func scaleDuration(number float64, unit time.Duration) (time.Duration, error) {
-	value := math.Round(number * float64(unit))
-	if math.Abs(value) >= math.MaxInt64 {
-		return 0, errDuration
-	}
-	return time.Duration(value), nil
+	return d.String()
 }
 
 // durationVar defines a flag of a duration.
 func durationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
-	f.Var(&flagValue{
-		set: func(text string) (err error) {
-			*p, err = parseDuration(text)
-			return err
-		},
-		text: func() string {
-			if *p == 0 {
-				return "0"
-			}
-			return p.String()
-		},
-		typeName: "duration",
-	}, name, usage)
+	f.Var(&flagValue[time.Duration]{p, parseDuration, formatDuration, "duration"}, name, usage)
 }
 
 // waitForever is the value of --wait without a limit.
 const waitForever time.Duration = -1
 
-// waitVar defines a flag of how long to wait. What p has is its default.
-func waitVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) {
-	f.VarP(&flagValue{
-		set: func(text string) error {
-			if text == "forever" {
-				*p = waitForever
-				return nil
-			}
-			d, err := parseDuration(text)
-			if err != nil || d < 0 {
-				return errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
-			}
-			*p = d
-			return nil
-		},
-		text: func() string {
-			if *p == waitForever {
-				return "forever"
-			}
-			return p.String()
-		},
-		typeName: "duration",
-	}, name, shorthand, usage)
+func parseWait(text string) (time.Duration, error) {
+	if text == "forever" {
+		return waitForever, nil
+	}
+	d, err := parseDuration(text)
+	if err != nil || d < 0 {
+		return 0, errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
+	}
+	return d, nil
 }
 
-// resolveTry reports whether a single attempt is made for the lock, given --try and --wait.
-func resolveTry(flags *pflag.FlagSet, try bool, wait time.Duration) (bool, error) {
-	waitFlag := flags.Lookup("wait")
-	switch {
-	case flags.Changed("try") && flags.Changed("wait"):
-		return false, usageError(errors.New("--try and --wait exclude each other"), "one of them")
-	case try && wait != 0 && !flags.Changed("try") && !flags.Changed("wait") && waitFlag.Value.String() != waitFlag.DefValue:
-		return false, usageError(errors.New("HOLDFAST_TRY and HOLDFAST_WAIT exclude each other"), "one of them, or a flag, which wins")
+func formatWait(d time.Duration) string {
+	if d == waitForever {
+		return "forever"
 	}
-	return try && !flags.Changed("wait") || wait == 0, nil
+	return d.String()
+}
+
+// waitVar defines a flag of how long to wait. What p has is its default.
+func waitVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) {
+	f.VarP(&flagValue[time.Duration]{p, parseWait, formatWait, "duration"}, name, shorthand, usage)
 }
 
 // checkTTL refuses a --ttl that no store takes.
@@ -154,27 +122,21 @@ var lossPolicies = map[string]supervise.Policy{
 	"ignore": supervise.Ignore,
 }
 
-// lossPolicyVar defines --on-lost.
-func lossPolicyVar(f *pflag.FlagSet, p *supervise.Policy, usage string) {
-	f.Var(&flagValue{
-		set: func(text string) error {
-			value, ok := lossPolicies[text]
-			if !ok {
-				return errors.New("want kill, term or ignore")
-			}
-			*p = value
-			return nil
-		},
-		text: func() string {
-			for text, value := range lossPolicies {
-				if value == *p {
-					return text
-				}
-			}
-			return ""
-		},
-		typeName: "policy",
-	}, "on-lost", usage)
+func parseLossPolicy(text string) (supervise.Policy, error) {
+	value, ok := lossPolicies[text]
+	if !ok {
+		return 0, errors.New("want kill, term or ignore")
+	}
+	return value, nil
+}
+
+func formatLossPolicy(policy supervise.Policy) string {
+	for text, value := range lossPolicies {
+		if value == policy {
+			return text
+		}
+	}
+	return ""
 }
 
 // metaUsage is the help of --meta.

@@ -3,6 +3,7 @@ package command
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // maxHelpWidth is the usual width of a terminal.
@@ -28,7 +29,7 @@ func TestHelpFits(t *testing.T) {
 		}
 		for line := range strings.Lines(out.String()) {
 			line = strings.TrimSuffix(line, "\n")
-			if width := cellWidth(line); width > maxHelpWidth {
+			if width := utf8.RuneCountInString(line); width > maxHelpWidth {
 				t.Errorf("%s: %d columns: %q", command, width, line)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -23,8 +22,8 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
 its holder renews it. WAITING is how many wait in line for it, in Redis, the
 table of PostgreSQL and etcd; if nobody does, there is no such column. On a
-terminal that is not wide enough, METADATA and TOKEN are left out before a NAME
-is cut; "holdfast show" has them. Elsewhere, and with --json, nothing is cut.
+terminal, lines are cut at its width; "holdfast show" has all. Elsewhere, and
+with --json, nothing is cut.
 
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.
@@ -105,7 +104,7 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	for i, lock := range locks {
 		views[i] = lock.View()
 	}
-	if err := printList(c, views, lockRows(locks), lockCuts); err != nil {
+	if err := printList(c, views, lockRows(locks)); err != nil {
 		return err
 	}
 	switch {
@@ -120,7 +119,7 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 }
 
 // printList writes values as JSON, or else the rows of a table of them.
-func printList[T any](c *cli, values []T, rows [][]string, cuts []cut) error {
+func printList[T any](c *cli, values []T, rows [][]string) error {
 	var out bytes.Buffer
 	switch {
 	case c.json:
@@ -132,9 +131,7 @@ func printList[T any](c *cli, values []T, rows [][]string, cuts []cut) error {
 			out.Write(line)
 		}
 	case len(values) > 0:
-		for _, line := range tableLines(rows, cuts, outputWidth(os.Stdout)) {
-			fmt.Fprintln(&out, line)
-		}
+		out.Write(formatTable(rows, outputWidth(os.Stdout)))
 	}
 	return writeOutput(out.Bytes())
 }

@@ -60,7 +60,7 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 		c.printNotice("there are no advisory locks")
 		return nil
 	}
-	return printList(c, views, advisoryRows(views), []cut{{3, len("APPLICATION")}})
+	return printList(c, views, advisoryRows(views))
 }
 
 // advisoryRows returns the rows of a table of advisory locks.

@@ -54,7 +54,7 @@ const onceExample = `  0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./
   holdfast once refresh --every 10m -- ./refresh.sh`
 
 func newOnce(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", try: true, once: true}
+	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", hold: holdFlags{try: true}, once: true}
 	cmd := &cobra.Command{
 		Use:     "once NAME --cron SCHEDULE [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command at most once in each slot of time",

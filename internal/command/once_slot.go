@@ -23,28 +23,14 @@ type slotFlags struct {
 }
 
 func (s *slotFlags) addTo(f *pflag.FlagSet) {
-	var cronText, slotText string
-	f.Var(&flagValue{
-		set: func(text string) (err error) {
-			cronText = text
-			s.schedule, err = parseSchedule(text)
-			return err
-		},
-		text:     func() string { return cronText },
-		typeName: "string",
-	}, "cron", "the `SCHEDULE` of the command as in a crontab:\n"+
-		"five fields, behind TZ=ZONE if it goes by\n"+
-		"another clock; or @daily and the like")
-	f.Var(&flagValue{
-		set: func(text string) (err error) {
-			slotText = text
-			s.slot, err = parseSlot(text)
-			return err
-		},
-		text:     func() string { return slotText },
-		typeName: "string",
-	}, "slot", "the `SLOT` of this run: START/END, where END\n"+
-		"may be a duration. START tells runs apart,\nand none begins after END")
+	f.Var(&flagValue[cron.Schedule]{&s.schedule, parseSchedule, func(cron.Schedule) string { return "" }, "string"}, "cron",
+		"the `SCHEDULE` of the command as in a crontab:\n"+
+			"five fields, behind TZ=ZONE if it goes by\n"+
+			"another clock; or @daily and the like")
+	f.Var(&flagValue[once.Slot]{&s.slot, parseSlot, func(once.Slot) string { return "" }, "string"}, "slot",
+		"the `SLOT` of this run: START/END, where END\n"+
+			"may be a duration. START tells runs apart,\n"+
+			"and none begins after END")
 	durationVar(f, &s.every, "every", 0, "how long after the begin of a run there is\n"+
 		"no other")
 }

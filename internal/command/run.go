@@ -64,19 +64,18 @@ type runCommand struct {
 
 	ttl, minHold, maxHold time.Duration
 	killAfter             time.Duration
-	wait                  time.Duration
-	try, shell            bool
+	hold                  holdFlags
+	shell                 bool
 	slots                 slotFlags // of once
 	atMostOnce            bool
 	script                string
 	onLost                supervise.Policy
-	conflictCode          uint8
+	conflictCode          int
 	meta                  metaFlag
-	limits                limitFlags
 }
 
 func newRun(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", wait: waitForever}
+	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", hold: holdFlags{wait: waitForever}}
 	cmd := &cobra.Command{
 		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while holding a lock",
@@ -93,30 +92,24 @@ func newRun(c *cli) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	waitVar(f, &r.wait, "wait", "w", "how long to wait for the lock: a duration, 0\n"+
-		"or forever")
-	f.BoolVarP(&r.try, "try", "n", false, "do not wait for the lock, like --wait 0")
+	r.hold.addTo(f, "w", "n")
 	r.addMaxOutage(f)
 	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even\n"+
 		"if the command ends sooner: at most one run in\n"+
 		"that time")
-	r.limits.addTo(f)
 	r.conflictCode = exitBusy
-	f.VarP(&flagValue{
-		set: func(text string) error {
-			code, err := strconv.ParseUint(text, 0, 8)
-			if err != nil {
-				return errors.New("want an exit code from 0 to 255")
-			}
-			r.conflictCode = uint8(code)
-			return nil
-		},
-		text:     func() string { return strconv.Itoa(int(r.conflictCode)) },
-		typeName: "uint8",
-	}, "conflict-exit-code", "E", "exit `CODE` if the lock could not be\n"+
-		"had")
+	f.VarP(&flagValue[int]{&r.conflictCode, parseExitCode, strconv.Itoa, "int"}, "conflict-exit-code", "E",
+		"exit `CODE` if the lock could not be\nhad")
 	r.addFlags(f)
 	return cmd
+}
+
+func parseExitCode(text string) (int, error) {
+	code, err := strconv.ParseUint(text, 0, 8)
+	if err != nil {
+		return 0, errors.New("want an exit code from 0 to 255")
+	}
+	return int(code), nil
 }
 
 // addFlags adds the flags that do not concern how to get the lock.
@@ -127,8 +120,8 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
 		"and 0.5s before it is over, SIGKILL 0.5s\n"+
 		"before; 0 is no limit")
-	lossPolicyVar(f, &r.onLost, "what to do with the command when the lock is\n"+
-		"lost: kill, term or ignore")
+	f.Var(&flagValue[supervise.Policy]{&r.onLost, parseLossPolicy, formatLossPolicy, "policy"}, "on-lost",
+		"what to do with the command when the lock is\nlost: kill, term or ignore")
 	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
 		"(default the lesser of 5s and a sixth of\nthe TTL)")
 	r.meta = metaFlag{}
@@ -165,11 +158,7 @@ func (r *runCommand) parseArgs(flags *pflag.FlagSet, args []string) error {
 			r.command = shellCommand(r.command[0])
 		}
 	}
-	var err error
-	if r.try, err = resolveTry(flags, r.try, r.wait); err != nil {
-		return err
-	}
-	if err := r.limits.check(); err != nil {
+	if err := r.hold.check(flags); err != nil {
 		return err
 	}
 	return r.checkTimes(flags.Changed("kill-after") || os.Getenv(envVar("kill-after")) != "")

@@ -48,11 +48,11 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitErr
 // acquireAndRun acquires the lock, runs the command under it, and gives it back.
 func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	options := &holdfast.Options{TTL: r.ttl, MaxHold: r.maxHold, Metadata: r.meta}
-	r.limits.apply(options)
+	r.hold.apply(options)
 	if can := client.Guarantees(); r.minHold > 0 && !can.Keep {
 		return exitErrorFor(fmt.Errorf("%w: --min-hold on the %s store, which keeps no names", holdfast.ErrUnsupported, can.Store))
 	}
-	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, r.try, r.wait)
+	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, &r.hold)
 	if err != nil {
 		return r.acquireFailed(sup, err)
 	}
@@ -188,8 +188,8 @@ func (r *runCommand) acquireFailed(sup *supervise.Supervisor, err error) *exitEr
 	}
 	e := exitErrorFor(err)
 	if e.code == exitBusy {
-		e.code = int(r.conflictCode)
-		if !r.try {
+		e.code = r.conflictCode
+		if !r.hold.try {
 			e.hint = "--wait with more time"
 		}
 	}

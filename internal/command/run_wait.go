@@ -17,9 +17,9 @@ const announceDelay = 2 * time.Second
 
 // acquireLock acquires a lock with the flags --try and --wait. Messages of a wait go to w.
 func (c *cli) acquireLock(
-	ctx context.Context, w io.Writer, client *holdfast.Client, name string, options *holdfast.Options, try bool, wait time.Duration,
+	ctx context.Context, w io.Writer, client *holdfast.Client, name string, options *holdfast.Options, hold *holdFlags,
 ) (*holdfast.Lock, error) {
-	if try {
+	if hold.try {
 		return client.TryAcquire(ctx, name, options)
 	}
 	delay := announceDelay
@@ -34,8 +34,8 @@ func (c *cli) acquireLock(
 	if c.verbose || isTerminal(os.Stderr) || underCI() {
 		defer c.announceWait(ctx, w, client, name, delay)()
 	}
-	if wait != waitForever {
-		options.Wait = wait
+	if hold.wait != waitForever {
+		options.Wait = hold.wait
 	}
 	return client.Acquire(ctx, name, options)
 }

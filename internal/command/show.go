@@ -1,11 +1,9 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,11 +58,10 @@ func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string
 // lockFields formats a lock, with a line for each known field.
 func lockFields(lock lockview.Lock) []byte {
 	rec := lock[0]
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, columnGap, ' ', 0)
+	rows := [][]string{{"", ""}} // without titles
 	field := func(title, text string) {
 		if text != "" {
-			_, _ = fmt.Fprintf(w, "%s\t%s\n", title, text)
+			rows = append(rows, []string{title, text})
 		}
 	}
 	field("name", lockview.Readable(rec.Name))
@@ -85,8 +82,7 @@ func lockFields(lock lockview.Lock) []byte {
 	for _, other := range lock[1:] {
 		field("and", holdLine(other))
 	}
-	_ = w.Flush() // to memory
-	return out.Bytes()
+	return formatTable(rows, 0)[1:]
 }
 
 // holdLine describes one of several holds.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -81,6 +82,9 @@ func newRelease(c *cli) *cobra.Command {
 	return cmd
 }
 
+// methodName is what errors of package holdfast begin with.
+var methodName = regexp.MustCompile("^(adopt|hand over)")
+
 // ticketCommand creates a subcommand that does something with a ticket.
 func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Client, holdfast.Ticket) error) *cobra.Command {
 	return &cobra.Command{
@@ -97,14 +101,16 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 			ctx, stop := interruptContext()
 			defer stop()
 			return c.inspect(ctx, func(client *holdfast.Client) error {
-				err := rewordError(verb, do(ctx, client, ticket))
-				switch {
-				case err == nil:
+				err := do(ctx, client, ticket)
+				if err == nil {
 					return nil
-				case errors.Is(err, holdfast.ErrNotHeld), errors.Is(err, holdfast.ErrLost):
-					return &exitError{exitNobody, err, ""}
 				}
-				return exitErrorFor(err)
+				e := exitErrorFor(err)
+				if errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrLost) {
+					e.code = exitNobody
+				}
+				text := methodName.ReplaceAllString(withoutPrefix(e.err), verb)
+				return &exitError{e.code, errors.New(text), e.hint}
 			})
 		},
 	}
@@ -126,29 +132,4 @@ func readTicket(arg string, stdin io.Reader) (holdfast.Ticket, error) {
 		return "", usageError(errors.New("no ticket"), "the ticket as an argument, in "+ticketEnv+", or - for standard input")
 	}
 	return holdfast.Ticket(arg), nil
-}
-
-// A rewordedError is an error of package holdfast that names the subcommand instead of the
-// method.
-type rewordedError struct {
-	text string
-	err  error
-}
-
-func (r *rewordedError) Error() string { return r.text }
-
-func (r *rewordedError) Unwrap() error { return r.err }
-
-// rewordError replaces the name of a method at the start of an error by that of the subcommand.
-func rewordError(verb string, err error) error {
-	if err == nil {
-		return nil
-	}
-	text := withoutPrefix(err)
-	for _, method := range []string{"adopt", "hand over"} {
-		if rest, ok := strings.CutPrefix(text, method); ok {
-			return &rewordedError{verb + rest, err}
-		}
-	}
-	return err
 }
