@@ -25,13 +25,7 @@ one that is longer than the work.
 
 Who has the ticket can renew and release the lock. Keep it secret.
 
-Exit code: 0 when the lock is taken; or
-   64  the command line is wrong, or the store cannot do it
-   69  the store cannot be reached, or the record is damaged
-   74  standard output is closed (no lock is taken), or cannot be written (it is
-       given back)
-   75  the lock is held by another
-  130  interrupted (128+n for another signal n)`
+Exit code: 0 when the lock is taken, 75 if it is held by another.`
 
 const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
   ...

@@ -29,10 +29,7 @@ requires --yes.
 
 Exit code: 0 when the lock was broken; or
     1  nobody holds it, or the answer was no
-   64  the command line is wrong, --yes is missing, or the store cannot break
-   69  the store cannot be reached (the lock may be broken or not), or the
-       record is damaged
-   74  standard output cannot be written
+   69  the store cannot be reached: the lock may be broken or not
    75  the lock has changed hands meanwhile, and nothing was broken`
 
 const breakExample = `  holdfast break backup

@@ -77,7 +77,13 @@ func newRoot(args []string) *cobra.Command {
 
 Every flag can be given by an environment variable too: --kill-after is
 HOLDFAST_KILL_AFTER. The flag wins. Durations are 30s, 5m, 1d; a number alone is
-seconds.`,
+seconds.
+
+Exit code of every subcommand, beside its own:
+   64  the command line, a name or a URL is wrong, or the store cannot do this
+   69  the store cannot be reached, or a record is damaged
+   74  standard output cannot be written
+128+n  signal n has ended it`,
 		Args: noSuchCommand,
 
 		SuggestionsMinimumDistance: 2,

@@ -33,10 +33,7 @@ network is bad for short ones only.
 
 Exit code: 0 if there is nothing above unknown; or
     1  there is a warning, or with --strict something that cannot be told
-    2  there is a failure, or with --strict a warning
-   64  the command line is wrong
-   69  the store cannot be reached, or lets nobody in
-   74  standard output cannot be written`
+    2  there is a failure, or with --strict a warning`
 
 const doctorExample = `  holdfast doctor --store redis://cache:6379 --ttl 10s
   holdfast doctor --strict -q --store "$LOCKS" || exit   # in CI

@@ -34,16 +34,7 @@ an object that says who does; GET /healthz answers 200. Without a command, the
 programs that ask are the ones that do the work: nothing stops them. They ask
 before each step, and pass the token on.
 
-Exit code: that of the command, 128+n if signal n has killed it; or
-   64  the command line is wrong
-   69  the store could not be reached at the start (without a command it is
-       waited for), or the address cannot be listened on
-  121  the command was stopped: the lock was lost after a signal to end, or
-       the supervisor process has died
-  122  the command has ended, but the lock had been lost, or its release is
-       not confirmed
-  126  the command cannot be executed
-  127  there is no such command`
+Exit code: ` + commandExitCodes
 
 const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler
   holdfast elect scheduler --store "$LOCKS" --http 127.0.0.1:7071`

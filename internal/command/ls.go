@@ -31,12 +31,8 @@ with the sessions that hold them, and those that wait.
 With --watch it lists them again each second, with an empty line between, until
 it is interrupted; a store that fails later on is reported and tried again.
 
-Exit code: 0, also if there is no lock; or
-   64  the command line is wrong, or the store cannot list
-   69  the store cannot be reached, or a record is damaged: what can be read is
-       listed
-   74  standard output cannot be written
-  130  --watch was interrupted (128+n for another signal n)`
+Exit code: 0, also if there is no lock; 69 also if a record is damaged: what can
+be read is listed.`
 
 const lsExample = `  holdfast ls
   holdfast ls invoices/ --watch

@@ -25,11 +25,7 @@ of what "holdfast doctor" finds in the settings of the server.
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
 
-Exit code: 0; or
-   64  the command line is wrong, the store needs no set-up, or its schema is
-       not fit
-   69  the store cannot be reached, or refused
-   74  standard output cannot be written`
+Exit code: 64 if the store needs no set-up, or its schema is not fit.`
 
 const migrateExample = `  holdfast migrate --store postgres://admin@db/app
   holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`

@@ -39,15 +39,7 @@ same for Go programs, under the same names.
 In all else it is like "holdfast run": the command and all its descendants are
 dead before anyone else can have the lock.
 
-Exit code: that of the command, 128+n if signal n has killed it; 0 if there was
-nothing to do; or
-   64  the command line is wrong, or the store cannot do it
-   69  the store cannot be reached
-  121  the lock was lost, and the command was stopped
-  122  the command has ended, but the lock had been lost, or its release is
-       not confirmed
-  126  the command cannot be executed
-  127  there is no such command`
+Exit code: ` + commandExitCodes
 
 const onceExample = `  0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
   holdfast once import --slot "$SCHEDULED_AT/1h" -- ./import.sh

@@ -34,10 +34,11 @@ the server, and more) is listed in docs/cli.md.
 The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
 environment. It has our standard input, output and error, and gets our signals.
 
-Exit code: that of the command, 128+n if signal n has killed it; or
-   64  the command line is wrong
-   69  the store cannot be reached
-   75  the lock is held by another (-E chooses another code, flock's is 1)
+Exit code: ` + commandExitCodes + `
+   75  the lock is held by another (-E chooses another code, flock's is 1)`
+
+// commandExitCodes are those of "run", "elect" and "once".
+const commandExitCodes = `that of the command, 128+n if signal n has killed it; or
   121  the lock was lost, and the command was stopped
   122  the command has ended, but the lock had been lost, or its release is
        not confirmed

@@ -16,11 +16,8 @@ const showLong = `Show reports the holder of a lock, since when it is held, for 
 keeps it unless its holder renews it, and how many wait in line for it. It is a
 snapshot: a lock that is free may be taken by now.
 
-Exit code: 0 if the lock is held, or kept after its release (--min-hold); or
-    1  nobody holds it
-   64  the command line is wrong
-   69  the store cannot be reached, or the record is damaged
-   74  standard output cannot be written`
+Exit code: 0 if the lock is held, or kept after its release (--min-hold); 1 if
+nobody holds it.`
 
 const showExample = `  holdfast show backup
   holdfast show backup --json | jq .token`

@@ -26,23 +26,15 @@ const renewLong = `Renew makes a lock last at least until --ttl from now. TICKET
 acquire" has printed; with - it is read from standard input, and without one
 taken from HOLDFAST_TICKET: there it is not seen in the list of processes.
 
-Exit code: 0 when the lock is renewed; or
-    1  the lock is no longer held under this ticket; nothing was changed
-   64  the command line is wrong, or it is no ticket
-   69  the store cannot be reached (the lock may be renewed or not), or the
-       record is damaged
-  130  interrupted (128+n for another signal n)`
+Exit code: 0 when the lock is renewed, 1 if it is no longer held under this
+ticket, 69 if the store cannot be reached: it may be renewed or not.`
 
 const releaseLong = `Release gives back a lock that "holdfast acquire" has taken. TICKET is what that
 has printed; with - it is read from standard input, and without one taken from
 HOLDFAST_TICKET: there it is not seen in the list of processes.
 
-Exit code: 0 when the lock is released; or
-    1  the lock was no longer held under this ticket; nothing was changed
-   64  the command line is wrong, or it is no ticket
-   69  the store cannot be reached (the lock is free after its TTL at the
-       latest), or the record is damaged
-  130  interrupted (128+n for another signal n)`
+Exit code: 0 when the lock is released, 1 if it was no longer held under this
+ticket, 69 if the store cannot be reached: it is free after its TTL then.`
 
 func newRenew(c *cli) *cobra.Command {
 	var ttl time.Duration

@@ -19,11 +19,8 @@ something while nobody else does, use holdfast run. While others stand in
 line for the lock (Redis, the table of PostgreSQL, etcd), it goes from one to
 the next and is not free in between.
 
-Exit code: 0 when the lock is free; or
-   64  the command line is wrong
-   69  the store cannot be reached, or the record is damaged
-   75  it was still held when --timeout was over
-  130  interrupted (128+n for another signal n)`
+Exit code: 0 when the lock is free, 75 if it was still held when --timeout was
+over.`
 
 const waitExample = `  holdfast wait migration && ./start-server
   holdfast wait backup --timeout 10m
