@@ -105,12 +105,22 @@ func In(ctx context.Context, locks *holdfast.Client, job string, slot Slot, o *O
 func (t *task) executeInSlot(ctx context.Context, slot Slot, work func(context.Context) error) (Result, error) {
 	t.slot = slot
 	t.markName = slot.markName(t.job)
-	t.slotOpen = func() bool { return t.now().Before(slot.End) }
-	t.keepMarkFor = func() time.Duration {
-		left := slot.End.Sub(t.now())
-		return left + left/100 + t.o.Skew // the store's clock may be faster by a hundredth
+	// The mark lasts for MaxTTL at most: a long slot is closed while that is long enough.
+	longest := driver.MaxTTL/101*100 - t.o.Skew // the store's clock may be faster by a hundredth
+	end := slot.End
+	if last := slot.Start.Add(longest - t.o.Skew); end.After(last) {
+		end = last
 	}
-	if err := slot.validate(); err != nil {
+	t.slotOpen = func() bool { return t.now().Before(end) }
+	t.keepMarkFor = func() time.Duration {
+		left := end.Sub(t.now())
+		return left + left/100 + t.o.Skew
+	}
+	err := slot.validate()
+	if ahead := slot.Start.Sub(t.now()); err == nil && end.Sub(t.now()) > longest {
+		err = fmt.Errorf("%w: the slot begins %v from now", holdfast.ErrInvalid, ahead)
+	}
+	if err != nil {
 		return Result{Slot: slot}, t.wrapError(err)
 	}
 	return t.execute(ctx, work)

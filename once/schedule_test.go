@@ -2,15 +2,18 @@ package once_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -91,4 +94,36 @@ func (l *ledger) judge(t *testing.T, began time.Time, period time.Duration, peri
 			t.Errorf("%d runs in the period of %v", runs, start)
 		}
 	}
+}
+
+// A slot of a year has one run; a slot is refused that is so far ahead that no mark lasts until its
+// end.
+func TestLongAndDistantSlots(t *testing.T) {
+	for _, days := range []time.Duration{360, 365, 366} {
+		synctest.Test(t, func(t *testing.T) {
+			c := holdfast.New(memstore.New(), nil)
+			defer c.Close()
+			slot := once.Slot{Start: time.Now(), End: time.Now().Add(days * 24 * time.Hour)}
+			runs := 0
+			for ; time.Now().Before(slot.End); time.Sleep(6 * time.Hour) {
+				if _, err := once.In(t.Context(), c, "yearly", slot, nil, func(context.Context) error { runs++; return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if runs != 1 {
+				t.Errorf("%d runs in one slot of %d days", runs, days)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := holdfast.New(memstore.New(), nil)
+		defer c.Close()
+		for _, years := range []int{1, 2, 295, 400} {
+			start := time.Now().AddDate(years, 0, 0)
+			_, err := once.In(t.Context(), c, "distant", once.Slot{Start: start, End: start.Add(time.Hour)}, nil, func(context.Context) error { return nil })
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("a slot %d years ahead: %v", years, err)
+			}
+		}
+	})
 }

@@ -9,7 +9,8 @@ import (
 
 // A Slot is the time in which a scheduled run can be made: from Start until just
 // before End, by the wall clock. Start identifies the run: replicas that mean the
-// same run must pass the same Start, to the nanosecond.
+// same run must pass the same Start, to the nanosecond. A slot lasts at most 366 days; in
+// one of more than 361 no run begins after that. A call before Start runs, too.
 type Slot struct {
 	Start time.Time
 	End   time.Time
