@@ -12,7 +12,6 @@
 package lockqueue
 
 import (
-	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -24,19 +23,11 @@ import (
 // A Queue has the entries of a name. D is what else the store keeps with an entry. The zero Queue
 // has none. A Queue must not be copied.
 type Queue[D any] struct {
-	buffer []*Entry[D] // the entries from front on; nil before
-	front  int
-	unused []*Entry[D] // removed ones, so that a hold does not allocate
-
+	entries  []*Entry[D]
 	holds    int           // how many entries hold
 	least    int           // the least Limit of the holds
 	earliest time.Duration // no entry ends before it
-
-	owners map[string]*Entry[D] // the entries by owner; nil while there are few
 }
-
-// few is the number of entries up to which a search is as fast as an index.
-const few = 8
 
 // An Entry is a hold, a place, or a keep after a hold. Times are those of the store's clock.
 type Entry[D any] struct {
@@ -81,7 +72,7 @@ func (q *Queue[D]) Acquire(
 	}
 	own.Token = e.Token
 	c.Last = e.Token + int64(e.Tokens) - 1
-	q.append(&e)
+	q.add(&e)
 	return own, promoted, nil
 }
 
@@ -143,11 +134,10 @@ func (q *Queue[D]) settle(now time.Duration, owner string) []Entry[D] {
 	q.earliest = math.MaxInt64
 	holds := q.holds
 	q.holds, q.least = 0, driver.Shared
-	live := q.entries()
+	live := q.entries
 	kept := live[:0]
 	for i, e := range live {
 		if e.Until <= now {
-			q.forget(e)
 			continue
 		}
 		q.earliest = min(q.earliest, e.Until)
@@ -157,65 +147,30 @@ func (q *Queue[D]) settle(now time.Duration, owner string) []Entry[D] {
 		}
 	}
 	clear(live[len(kept):])
-	q.buffer = q.buffer[:q.front+len(kept)]
-	q.reset()
+	q.entries = kept
 	return q.admit(owner)
 }
 
 // All yields the entries in order. The ended ones that no verb has found yet are among them. They
 // must not be changed.
 func (q *Queue[D]) All() iter.Seq[*Entry[D]] {
-	return func(yield func(*Entry[D]) bool) {
-		for _, e := range q.entries() {
-			if !yield(e) {
-				return
-			}
-		}
-	}
+	return slices.Values(q.entries)
 }
 
 // Holds returns the holds and keeps, oldest first, as of the latest verb. They are valid until the
 // next one, and must not be changed.
-func (q *Queue[D]) Holds() []*Entry[D] { return q.entries()[:q.holds] }
+func (q *Queue[D]) Holds() []*Entry[D] { return q.entries[:q.holds] }
 
 // Waiting returns how many places there are, as of the latest verb.
 func (q *Queue[D]) Waiting() int { return q.Len() - q.holds }
 
 // Len returns how many entries there are, as of the latest verb.
-func (q *Queue[D]) Len() int { return len(q.buffer) - q.front }
+func (q *Queue[D]) Len() int { return len(q.entries) }
 
-// Restore adds entries with rising tokens above all others. The Queue keeps them. It has no index
-// of them, which is of use to one that lives longer than a verb.
+// Restore adds entries with rising tokens above all others. The Queue keeps them.
 func (q *Queue[D]) Restore(entries []Entry[D]) {
-	q.buffer = slices.Grow(q.buffer, len(entries)+1)
 	for i := range entries {
 		q.add(&entries[i])
-	}
-}
-
-// append adds a copy of an entry with a token above all others.
-func (q *Queue[D]) append(e *Entry[D]) {
-	if len(q.buffer) == cap(q.buffer) && q.front > len(q.buffer)/2 {
-		n := copy(q.buffer, q.entries())
-		clear(q.buffer[n:])
-		q.buffer, q.front = q.buffer[:n], 0
-	}
-	var added *Entry[D]
-	if last := len(q.unused) - 1; last >= 0 {
-		added, q.unused = q.unused[last], q.unused[:last]
-	} else {
-		added = new(Entry[D])
-	}
-	*added = *e
-	q.add(added)
-	switch {
-	case q.owners != nil:
-		q.owners[e.Owner] = added
-	case q.Len() == few+1:
-		q.owners = make(map[string]*Entry[D], 2*few)
-		for e := range q.All() {
-			q.owners[e.Owner] = e
-		}
 	}
 }
 
@@ -224,14 +179,12 @@ func (q *Queue[D]) add(e *Entry[D]) {
 	if q.Len() == 0 {
 		q.least, q.earliest = driver.Shared, math.MaxInt64
 	}
-	q.buffer = append(q.buffer, e)
+	q.entries = append(q.entries, e)
 	q.earliest = min(q.earliest, e.Until)
 	if q.holds == q.Len()-1 && q.fits(e.Limit) {
 		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
 	}
 }
-
-func (q *Queue[D]) entries() []*Entry[D] { return q.buffer[q.front:] }
 
 // fits reports whether one more entry, with this limit, would be a hold behind the holds.
 func (q *Queue[D]) fits(limit int) bool {
@@ -241,7 +194,7 @@ func (q *Queue[D]) fits(limit int) bool {
 // admit makes the holds as many as the rule allows. An entry that ends never makes them fewer. It
 // returns copies of those that are new, except that of an owner.
 func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
-	for _, e := range q.entries()[q.holds:] {
+	for _, e := range q.entries[q.holds:] {
 		if !q.fits(e.Limit) {
 			break
 		}
@@ -254,67 +207,26 @@ func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
 }
 
 func (q *Queue[D]) isHold(e *Entry[D]) bool {
-	return q.holds > 0 && e.Token <= q.entries()[q.holds-1].Token
+	return q.holds > 0 && e.Token <= q.entries[q.holds-1].Token
 }
 
 // find returns the entry of an owner, or nil.
 func (q *Queue[D]) find(owner string) *Entry[D] {
-	if q.owners != nil {
-		return q.owners[owner]
-	}
-	for _, e := range q.entries() {
-		if e.Owner == owner {
-			return e
-		}
+	if i := slices.IndexFunc(q.entries, func(e *Entry[D]) bool { return e.Owner == owner }); i >= 0 {
+		return q.entries[i]
 	}
 	return nil
 }
 
 // remove takes an entry out of the queue, and admits none.
 func (q *Queue[D]) remove(e *Entry[D]) {
-	live := q.entries()
-	i, _ := slices.BinarySearchFunc(live, e.Token, func(e *Entry[D], token int64) int {
-		return cmp.Compare(e.Token, token)
-	})
-	limit := e.Limit
-	q.forget(e)
-	if i < len(live)/2 || len(live) == 1 {
-		copy(live[1:i+1], live)
-		live[0] = nil
-		q.front++
-	} else {
-		copy(live[i:], live[i+1:])
-		live[len(live)-1] = nil
-		q.buffer = q.buffer[:len(q.buffer)-1]
-	}
+	i := slices.Index(q.entries, e)
+	q.entries = slices.Delete(q.entries, i, i+1)
 	if i < q.holds {
 		q.holds--
-		if limit == q.least && limit < driver.Shared {
-			q.least = driver.Shared
-			for _, e := range q.Holds() {
-				q.least = min(q.least, e.Limit)
-			}
+		q.least = driver.Shared
+		for _, e := range q.Holds() {
+			q.least = min(q.least, e.Limit)
 		}
-	}
-	q.reset()
-}
-
-// forget drops what else refers to an entry that is removed.
-func (q *Queue[D]) forget(e *Entry[D]) {
-	delete(q.owners, e.Owner)
-	*e = Entry[D]{}
-	if len(q.unused) < few {
-		q.unused = append(q.unused, e)
-	}
-}
-
-// reset frees most of the memory of a queue that is empty.
-func (q *Queue[D]) reset() {
-	if q.Len() > 0 {
-		return
-	}
-	q.front, q.owners = 0, nil
-	if q.buffer = q.buffer[:0]; cap(q.buffer) > 4*few {
-		q.buffer = nil
 	}
 }
