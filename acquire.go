@@ -268,7 +268,7 @@ func (a *acquireOp) restart(release bool) {
 	}
 	old := a.lease
 	old.abandon(release)
-	a.queue.replace(old, a.c.newLease(a, old.name, a.c.newOwner()))
+	a.queue.replace(old, a.c.newLease(a, old.name))
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
@@ -369,7 +369,11 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
 	pause, first, bounded := c.backoff.nthDelay(a.pauses), q.failing == 0, false
-	a.pauses++
+	if a.pauses++; a.once {
+		pause = min(pause, soon)
+	} else if a.place > 0 { // It must not cost the place.
+		pause = min(pause, a.place/3)
+	}
 	if first {
 		q.failing = sent
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,7 +51,6 @@ type Client struct {
 	changed    sync.Cond             // of mu: a request of a lease, or its release, has ended
 	queues     map[string]*nameQueue // by name in the store
 	spareQueue *nameQueue            // to be used again
-	random     []byte                // for the next owners
 	schedule   schedule
 }
 
@@ -297,18 +295,6 @@ func (c *Client) fullName(name string) (string, error) {
 
 // stripPrefix is the reverse of fullName.
 func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
-
-// newOwner returns the secret of an acquisition, of 128 random bits. The caller holds c.mu.
-func (c *Client) newOwner() string {
-	if len(c.random) == 0 { // The system is slow for a few bytes at a time.
-		c.random = make([]byte, 1024)
-		_, _ = rand.Read(c.random) // never fails
-	}
-	var owner [32]byte
-	hex.Encode(owner[:], c.random[:16])
-	c.random = c.random[16:]
-	return string(owner[:])
-}
 
 // logWarning logs an event that an operator may want to act upon.
 func (c *Client) logWarning(ctx context.Context, message, name string, err error) {

@@ -134,7 +134,7 @@ func (c *Client) ping(ctx context.Context) error {
 		return err
 	}
 	defer c.activeCalls.Done()
-	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full, rand.Text())
+	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full)
 	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -66,13 +67,13 @@ type lease struct {
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
 type tokenBlock struct{ first, own, last int64 }
 
-// newLease returns the lease of an owner for an attempt of an operation, which sends the request at
-// once. The context of its Lock has the values of that of the operation.
-func (c *Client) newLease(a *acquireOp, full, owner string) *lease {
+// newLease returns the lease of a new owner for an attempt of an operation, which sends the request
+// at once. The context of its Lock has the values of that of the operation.
+func (c *Client) newLease(a *acquireOp, full string) *lease {
 	both := &struct { // one allocation
 		lease
 		locks [1]*Lock
-	}{lease: lease{c: c, name: full, owner: owner, options: a.options, op: a, index: notScheduled}}
+	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, index: notScheduled}}
 	l := &both.lease
 	l.first.lease, l.first.holder, l.first.valuesCtx = l, c.holder, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
@@ -165,6 +166,9 @@ func (l *lease) lose(reason error) {
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
 	c.leave(l)
+	if l.op != nil { // Nobody releases it.
+		c.activeCalls.Go(func() { l.releaseUnwatched(false) })
+	}
 	c.mu.Unlock()
 	l.endContexts(lost)
 	l.emitEnd(Event{Kind: EventLost, Err: lost})

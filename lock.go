@@ -127,12 +127,20 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer c.activeCalls.Done()
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})
+	defer stop()
 	c.mu.Lock()
-	l.lease.awaitRequest()
-	isHeld := l.lease.state == held
-	l.lease.busy = isHeld
+	for l.lease.busy && ctx.Err() == nil { // a renewal is in flight
+		c.changed.Wait()
+	}
+	unknown := ctx.Err()
+	isHeld := l.lease.state == held && unknown == nil
+	l.lease.busy = l.lease.busy || isHeld
 	c.mu.Unlock()
-	var unknown error
 	if isHeld {
 		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
@@ -201,14 +209,15 @@ func (l *Lock) release(keep time.Duration) error {
 	switch {
 	case ours:
 		return lease.release(keepUntil, true)
+	case l.result == nil && keep > 0: // ReleaseAll releases it, or it was handed over.
+		if !working {
+			_ = lease.awaitRelease()
+		}
+		return *lease.end.Load()
 	case l.result == nil && working: // in the work itself: ReleaseAll releases it after that
 		return nil
-	case l.result == nil: // ReleaseAll releases it, or it was handed over.
-		err := lease.awaitRelease()
-		if keep > 0 {
-			return *lease.end.Load()
-		}
-		return err
+	case l.result == nil:
+		return lease.awaitRelease()
 	case !last, errors.Is(lost, ErrTaken):
 	case keep > 0:
 		c.mu.Lock()

@@ -3,11 +3,13 @@ package holdfast_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -146,4 +148,64 @@ func TestNoticeOfAHold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A grant that is lost before its caller has it is released: the reply to the renewal that confirms
+// it is lost, and the place ends before the next one.
+func TestGrantLostBeforeItsConfirmation(t *testing.T) {
+	for what, o := range map[string]*holdfast.Options{
+		"detached": {TTL: time.Hour, Detached: true}, "no renewal": {TTL: time.Hour, NoRenew: true},
+	} {
+		virtualRun(t, what, func(t *testing.T, ctx context.Context) {
+			mem := memstore.New()
+			net := faultstore.Wrap(mem)
+			a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+			first := acquire(t, a, "n", nil)
+			got := startWaiting(t, b, "n", o, 1)
+			lostReplies := 0
+			net.Set(faultstore.Renew, func(ctx context.Context, op faultstore.Op, apply func()) error {
+				if lostReplies++; lostReplies < 10 {
+					return faultstore.LoseReply(ctx, op, apply)
+				}
+				apply()
+				return nil
+			})
+			release(t, first)
+			noErr(t, within(t, 0, time.Minute, func() error { return (<-got).Release() }))
+			free(t, a, "n")
+		})
+	}
+}
+
+// A store that has forgotten a grant, but not its entry, keeps nothing of it: a failover has brought
+// back the hold before it.
+func TestForgottenGrantIsReleased(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		s := &rollback{Notifier: memstore.New()}
+		net := faultstore.Wrap(s)
+		c := closedAtLast(t, net, holdfast.New(net, nil))
+		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
+		s.back.Store(true)
+		time.Sleep(21 * time.Minute)
+		wantErr(t, lock.Err(), holdfast.ErrTaken)
+		wantErr(t, lock.Release(), holdfast.ErrTaken)
+		s.back.Store(false)
+		free(t, c, "n")
+	})
+}
+
+// A rollback is a store in which another hold is before each entry, while back is set.
+type rollback struct {
+	driver.Notifier
+	back atomic.Bool
+}
+
+func (s *rollback) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	entries, err := s.Notifier.Renew(ctx, reqs)
+	for i := range entries {
+		if s.back.Load() && entries[i].State == driver.Held {
+			entries[i].State = driver.Waiting
+		}
+	}
+	return entries, err
 }

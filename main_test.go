@@ -306,3 +306,16 @@ func (l *logText) logger() *slog.Logger {
 }
 
 const ms = time.Millisecond
+
+// answersIn is a store that answers each request after d.
+func answersIn(d time.Duration) faultstore.Fault {
+	return func(ctx context.Context, _ faultstore.Op, apply func()) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			apply()
+			return nil
+		}
+	}
+}

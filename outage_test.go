@@ -645,3 +645,38 @@ func TestEndWhileAFailureIsNoted(t *testing.T) {
 		wantErr(t, failure(c.Acquire(ending, "a", nil)), holdfast.ErrUnavailable)
 	})
 }
+
+// A waiter whose TTL is below a few round trips learns that its place is over, and begins anew.
+func TestWaiterWithAShortTTL(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+		first := acquire(t, a, "n", nil)
+		setAll(net, answersIn(30*ms))
+		time.AfterFunc(time.Second, func() { _ = first.Release() })
+		noErr(t, within(t, time.Second, 2*time.Second, func() error { return failure(c.Acquire(ctx, "n", &holdfast.Options{TTL: 100 * ms})) }))
+	})
+}
+
+// The Backoff of attempts is not that of the request after one that failed: a single attempt goes
+// on soon, and a waiter keeps its place.
+func TestBackoffAfterAFailure(t *testing.T) {
+	config := &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Hour}}
+	virtualRun(t, "single attempt", func(t *testing.T, ctx context.Context) {
+		c, net := faulty(t, config)
+		net.Once(faultstore.Acquire, faultstore.LoseReply)
+		noErr(t, within(t, 0, time.Second, func() error { return failure(c.TryAcquire(ctx, "n", nil)) }))
+	})
+	virtualRun(t, "waiter", func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, config))
+		first := acquire(t, a, "n", nil)
+		got := startWaiters(t, c, "n", 1)
+		net.Once(faultstore.Renew, faultstore.Refuse)
+		time.Sleep(10 * time.Second)
+		release(t, first)
+		noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
+	})
+}

@@ -45,7 +45,7 @@ func (a *acquireOp) enter(full string) error {
 		a.inLine = true
 		return nil
 	}
-	l := c.newLease(a, full, c.newOwner())
+	l := c.newLease(a, full)
 	if exclusive && a.place > 0 && q.head == nil {
 		q.head = l
 	} else {
@@ -82,7 +82,7 @@ func (c *Client) leave(l *lease) {
 			q.known = &HeldError{Record: l.record(), Self: true}
 			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 		}
-		q.head = c.newLease(q.popLine(), l.name, c.newOwner())
+		q.head = c.newLease(q.popLine(), l.name)
 	default:
 		q.head = nil
 	}
@@ -220,8 +220,8 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	a := q.popLine()
-	next := c.newLease(a, l.name, l.owner)
-	next.state, next.op, next.look, next.tokens = held, nil, l.look, l.tokens
+	next := c.newLease(a, l.name)
+	next.owner, next.state, next.op, next.look, next.tokens = l.owner, held, nil, l.look, l.tokens
 	next.storeEnd, next.since, next.due = l.storeEnd, now, l.due
 	next.tokens.own++
 	next.deadline.Store(l.deadline.Load())

@@ -226,3 +226,56 @@ func TestKeepAfterTheEnd(t *testing.T) {
 		release(t, acquire(t, open(t, store.Store, nil), "name", nil))
 	})
 }
+
+// ReleaseKeep inside the work of Do tells that the name is not kept, if ReleaseAll or HandOver has
+// ended the hold.
+func TestReleaseKeepOfAnEndedHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		_ = c.Do(ctx, "all", nil, func(ctx context.Context) error {
+			c.ReleaseAll() // waits for this work no longer than RequestTimeout
+			return nil
+		})
+		_ = c.Do(ctx, "n", nil, func(ctx context.Context) error {
+			go c.ReleaseAll()
+			<-ctx.Done()
+			wantErr(t, holdfast.FromContext(ctx).ReleaseKeep(time.Hour), holdfast.ErrReleased)
+			return nil
+		})
+		free(t, c, "n")
+		_ = c.Do(ctx, "n", &holdfast.Options{Detached: true}, func(ctx context.Context) error {
+			lock := holdfast.FromContext(ctx)
+			_, err := lock.HandOver()
+			noErr(t, err)
+			wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrHandedOver)
+			return nil
+		})
+	})
+}
+
+// ReleaseAll ends a hold that a notice has told before the answer to its Acquire. That answer changes
+// nothing, and the caller gets another hold.
+func TestReleaseAllBeforeTheAnswer(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+		first := acquire(t, a, "n", nil)
+		net.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(time.Second)
+			return nil
+		})
+		got := make(chan *holdfast.Lock, 1)
+		go func() { got <- acquire(t, b, "n", nil) }()
+		time.Sleep(100 * ms)
+		release(t, first)
+		time.Sleep(100 * ms)
+		noErr(t, b.ReleaseAll())
+		lock := <-got
+		time.Sleep(time.Minute)
+		noErr(t, lock.Err())
+		release(t, lock)
+		free(t, a, "n")
+	})
+}

@@ -39,11 +39,12 @@ func (c *Client) runScheduler() {
 		} else if c.clock.useBootClock {
 			sleep = min(sleep, suspendCheck)
 		}
+		groups := byTimeout(renewals, now)
 		c.mu.Unlock()
 		for _, l := range expired {
 			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 		}
-		for _, group := range c.byTimeout(renewals) {
+		for _, group := range groups {
 			for batch := range slices.Chunk(group, batchSize) {
 				c.activeCalls.Go(func() {
 					_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
@@ -95,17 +96,24 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 	return expired, renewals
 }
 
-// renewTimeout returns how long a renewal may take: there must be time left for other attempts if
-// it fails.
-func (c *Client) renewTimeout(ttl time.Duration) time.Duration { return min(c.requestTimeout, ttl/4) }
+// renewTimeout returns how long a renewal may take. A hold must have time left for other attempts
+// if this one fails. A place may end meanwhile: then the answer tells that. The caller holds c.mu.
+func (l *lease) renewTimeout(now time.Duration) time.Duration {
+	timeout := max(min(l.asked(), l.options.TTL)/4, soon)
+	if l.state == held {
+		left := time.Duration(l.deadline.Load()) - now
+		timeout = min(l.options.TTL/4, max(left/2, soon))
+	}
+	return min(l.c.requestTimeout, timeout)
+}
 
 // byTimeout groups leases by the order of magnitude of their timeouts. Only leases of one group
-// share a request, whose timeout is that of its shortest TTL: a lock of a short TTL never costs one
-// of a long TTL.
-func (c *Client) byTimeout(leases []*lease) map[int][]*lease {
+// share a request, whose timeout is the shortest of them: a lock of a short TTL never costs one of
+// a long TTL. The caller holds c.mu.
+func byTimeout(leases []*lease, now time.Duration) map[int][]*lease {
 	groups := map[int][]*lease{}
 	for _, l := range leases {
-		order := bits.Len64(uint64(c.renewTimeout(l.options.TTL)))
+		order := bits.Len64(uint64(l.renewTimeout(now)))
 		groups[order] = append(groups[order], l)
 	}
 	return groups
@@ -133,7 +141,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
-		timeout = min(timeout, c.renewTimeout(min(asked, l.options.TTL)))
+		timeout = min(timeout, l.renewTimeout(sent))
 	}
 	c.mu.Unlock()
 	entries, err := request(c, ctx, "renew", timeout, func(ctx context.Context) ([]driver.Entry, error) {
@@ -187,7 +195,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 			l.due = now + l.op.noteFailure(now, r.sent, err)
 			l.op.signal()
 		} else if !l.options.NoRenew || r.look != noLook {
-			l.due = min(now+jitter(l.options.TTL/16), time.Duration(l.deadline.Load()))
+			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)), time.Duration(l.deadline.Load()))
 		}
 		c.reschedule(l)
 	default: // of a place, also if a notice has told the grant since
@@ -200,6 +208,9 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	case !isHeld:
 	case lost:
 		l.lose(ErrTaken)
+		if entry.State != driver.Lost {
+			l.releaseInBackground()
+		}
 	case entry.State == driver.Unknown:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)

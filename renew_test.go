@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // Locks are held for a day by one renewal in 10 s, and not renewed after that. Those that are
@@ -309,5 +310,77 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 		if left := time.Until(lock.Deadline()); left > 29698*ms || lock.Err() != nil {
 			t.Errorf("acquired after a suspend: %v to the deadline, %v", left, lock.Err())
 		}
+	})
+}
+
+// A grant by a notice has the rest of the place at first: one renewal that fails in that time is not
+// a loss, however long the TTL.
+func TestRenewalAfterAGrantByNotice(t *testing.T) {
+	for what, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "hung": faultstore.Hang} {
+		for _, ttl := range []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour} {
+			virtualRun(t, fmt.Sprint(what, " ", ttl), func(t *testing.T, ctx context.Context) {
+				mem := memstore.New()
+				net := faultstore.Wrap(mem)
+				a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+				first := acquire(t, a, "n", nil)
+				got := startWaiting(t, b, "n", &holdfast.Options{TTL: ttl}, 1)
+				release(t, first)
+				lock := <-got
+				net.Once(faultstore.Renew, fault)
+				time.Sleep(10 * time.Second)
+				noErr(t, lock.Err())
+			})
+		}
+	}
+}
+
+// Calls of Extend that fail leave the automatic renewal where it is.
+func TestFailedExtendsAndAutomaticRenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, net := faulty(t, nil)
+		lock := acquire(t, c, "n", nil)
+		net.Set(faultstore.Renew, answersIn(5*ms))
+		for range 100 {
+			limited, cancel := context.WithTimeout(ctx, 3*ms)
+			_ = lock.Extend(limited, time.Minute)
+			cancel()
+			time.Sleep(500 * ms)
+			noErr(t, lock.Err())
+		}
+	})
+}
+
+// Extend ends with its ctx, also behind a renewal that hangs.
+func TestExtendBehindARenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, net := faulty(t, &holdfast.Config{RequestTimeout: time.Minute})
+		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
+		net.Set(faultstore.Renew, faultstore.Hang)
+		time.Sleep(20*time.Minute + time.Second)
+		limited, cancel := context.WithTimeout(ctx, 100*ms)
+		defer cancel()
+		wantErr(t, within(t, 100*ms, 100*ms, func() error { return lock.Extend(limited, time.Hour) }), context.DeadlineExceeded)
+		noErr(t, lock.Err())
+	})
+}
+
+// The look at a lock with NoRenew asks for the least TTL, and has the time of any other request. It
+// does not cost the locks that are looked at with it.
+func TestLookAtALockWithoutRenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		spy := spyOn(memstore.New())
+		net := faultstore.Wrap(spy)
+		doubts := 0
+		c := closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(holdfast.Event) { doubts++ })}))
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour, NoRenew: true})
+		acquire(t, c, "b", nil)
+		net.Set(faultstore.Renew, answersIn(5*ms))
+		spy.send("", "", 0) // The connection of the notices was lost, and is back.
+		time.Sleep(100 * ms)
+		if doubts > 0 {
+			t.Errorf("%d locks are in doubt", doubts)
+		}
+		breakLock(t, spy.Notifier, "a")
+		noErr(t, within(t, 5*ms, 5*ms, func() error { <-lock.Context().Done(); return nil }))
 	})
 }

@@ -57,7 +57,8 @@ func (t Ticket) decode() (*ticketFields, error) {
 	}
 	fields := &ticketFields{}
 	data, err := base64.RawURLEncoding.DecodeString(code)
-	if err != nil || json.Unmarshal(data, fields) != nil || fields.Name == "" || fields.Owner == "" || fields.Left < 0 {
+	if err != nil || json.Unmarshal(data, fields) != nil || fields.Name == "" ||
+		checkText("the owner", fields.Owner) != nil || !printable(fields.Holder) || fields.Left < 0 {
 		return nil, fmt.Errorf("%w: the ticket is damaged", ErrInvalid)
 	}
 	return fields, nil
@@ -163,8 +164,8 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 func (a *acquireOp) adopt(fields *ticketFields) error {
 	c := a.c
 	c.mu.Lock()
-	l := c.newLease(a, fields.Name, fields.Owner)
-	l.first.holder, l.tokens.first = fields.Holder, fields.Token
+	l := c.newLease(a, fields.Name)
+	l.owner, l.first.holder, l.tokens.first = fields.Owner, fields.Holder, fields.Token
 	l.state, l.due, l.storeEnd = requesting, a.began, a.began+max(fields.Left, fields.TTL)
 	a.queue = c.queueOf(fields.Name)
 	a.queue.beside = append(a.queue.beside, l)
