@@ -57,8 +57,9 @@
 // affected.
 //
 // Each request reads all entries of its name: beside 1,000 shared holds one more takes half a
-// millisecond. A waiter watches 32 of the processes that hold a name. It detects the death of any
-// other when it looks at its place.
+// millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. A waiter
+// watches 32 of the processes that hold a name. It detects the death of any other when it looks at
+// its place.
 //
 // What was not released when a Store is closed is free then, unless it is detached.
 //
@@ -71,8 +72,9 @@
 //
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
-// Files may be read and written by the users that may write the folder, whatever the umask.
-// Changing the permissions later does not change those of existing files.
+// Files have the group of the folder, and may be read and written by the users that may write it,
+// whatever the umask. Those that a user makes who is no member of that group are for that user
+// alone. Changing the permissions later does not change those of existing files.
 //
 // The folder has a file of JSON for each name that is in use, or was a second ago, with a line for
 // each hold and place, which people can read. Hidden are a file for each open Store (.session-…),
@@ -95,7 +97,7 @@
 // The members of a group that may write the folder are trusted. Each of them can take, break and
 // block every lock, see its holder and metadata, and make records lie. Owner secrets are not in the
 // folder, only their SHA-256. Nothing in the folder leads a process out of it, and no file is
-// written that has another name elsewhere. A sticky folder is refused, since its users may not
+// written, or given other permissions, that has another name elsewhere or was moved there. A sticky folder is refused, since its users may not
 // replace each other's files.
 //
 // A user with the right to read the folder alone can list the names of locks, and cannot open a

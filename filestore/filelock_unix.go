@@ -49,5 +49,8 @@ func setLock(f *os.File, how int) error {
 // namesOf returns how many names a file has.
 func namesOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Nlink) }
 
+// groupOf returns the number of the group to which a file belongs.
+func groupOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Gid) }
+
 // ownerOf returns the number of the user to whom a file belongs.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

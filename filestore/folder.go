@@ -35,9 +35,12 @@ const checkInterval = 10 * time.Millisecond
 // currentFolder returns the store's folder. It opens the folder when it is first needed, and again
 // when its path leads to another one. A missing folder is made with create, and is fs.ErrNotExist
 // otherwise. Requests that still use the former folder get os.ErrClosed.
+//
+// Only a path that surely leads elsewhere, or nowhere, makes the folder another one: what cannot be
+// looked at for a moment is an error of the request, and the locks stay.
 func (s *Store) currentFolder(create bool) (*folder, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	if s.isClosed() {
 		return nil, driver.ErrClosed
 	}
@@ -46,9 +49,13 @@ func (s *Store) currentFolder(create bool) (*folder, error) {
 		if now.Sub(s.checked) < checkInterval {
 			return f, nil
 		}
-		if there, err := os.Stat(s.dir); err == nil && os.SameFile(f.self, there) {
+		there, err := os.Stat(s.dir)
+		switch {
+		case err == nil && os.SameFile(f.self, there):
 			s.checked = now
 			return f, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			return nil, notApplied("examine", s.dir, err)
 		}
 		f.close()
 		s.folder = nil
@@ -206,10 +213,12 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
+// mostRead is the size of the largest file that is read.
+const mostRead = 16 << 20
+
 // open opens a file of the store to write to it. It refuses what is no file, such as a link, and a
 // file that has another name elsewhere: somebody may have put it there to have it written.
 func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
-	const most = 16 << 20
 	opened, err := f.OpenFile(file, flags|openFlags, 0)
 	var info fs.FileInfo
 	if err == nil {
@@ -217,7 +226,7 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
 		info, err = there, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1 || info.Size() > most) {
+	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1 || info.Size() > mostRead) {
 		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
 			"remove it, and see who has put it there")
 	}
@@ -229,16 +238,23 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 }
 
 // create makes a file that must not exist, with the permissions of the folder's files whatever the
-// umask.
+// umask. It is for the group of the folder. One to which this user cannot give it is for this user
+// alone: those of the user's own group need not be allowed to write the folder.
 func (f *folder) create(file string) (*os.File, error) {
-	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, f.mode)
-	if err == nil && f.mode != 0o600 {
-		if err = made.Chmod(f.mode); err != nil {
-			made.Close()
-			_ = f.Remove(file)
-		}
+	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	return made, err
+	mode := f.mode
+	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {
+		mode = 0o600
+	}
+	if err := made.Chmod(mode); err != nil {
+		made.Close()
+		_ = f.Remove(file)
+		return nil, err
+	}
+	return made, nil
 }
 
 // overwrite writes a text over another one at a place of an open file. An error that matches

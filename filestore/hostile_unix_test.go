@@ -246,6 +246,76 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
+// A member of the group moves a private file of the process, such as one of root, into the place of
+// a file that is written in place. It is not written, and keeps its permissions.
+func TestMovedFiles(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "locks")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	s, other := openTest(t, folder), openTest(t, folder)
+	held, _ := granted(t, s, "name", time.Hour)
+	waiting(t, other, request("name", time.Hour))
+	move := func(path, text string) {
+		t.Helper()
+		private := filepath.Join(dir, "private")
+		writeFile(t, private, text)
+		if err := os.Rename(private, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unharmed := func(path string) {
+		t.Helper()
+		if text, err := os.ReadFile(path); string(text) != "precious\n" {
+			t.Errorf("the file has %q, %v", text, err)
+		}
+		checkMode(t, path, 0o600)
+	}
+	session, lock := filepath.Join(folder, filepath.Base(other.Session().Name())), s.lockOf("another")
+	move(session, "precious\n")
+	released(t, s, held)
+	unharmed(session)
+	move(lock, "precious\n")
+	_, err := openTest(t, folder).Acquire(t.Context(), request("another", time.Hour))
+	wantError(t, err, driver.ErrCorrupt, lock)
+	unharmed(lock)
+
+	move(lock, "")
+	log, err := os.OpenFile(lock, os.O_WRONLY, 0) // by a program that writes to it later
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	next(t, openTest(t, folder), "another")
+	checkMode(t, lock, 0o660)
+	if info, err := log.Stat(); err != nil || info.Mode() != 0o600 || info.Size() > 0 {
+		t.Errorf("the file has the permissions %v and %d bytes, %v", info.Mode(), info.Size(), err)
+	}
+}
+
+// A member of the group makes the file of a session longer than any memory. Its process cuts it,
+// and looks at all that it has.
+func TestHugeSession(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	granted(t, s, "name", time.Hour)
+	looks := told(t, s, "")
+	if err := s.Session().Truncate(1 << 43); err != nil {
+		t.Fatal(err)
+	}
+	s.folder.session.Load().receive()
+	within(t, "whoever has an entry", time.Second, looks)
+	req := waiting(t, s, request("name", time.Hour))
+	notices := told(t, s, req.Owner)
+	if _, err := openTest(t, s.dir).Break(t.Context(), "name", 0); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the next", time.Second, notices)
+	if info, err := s.Session().Stat(); err != nil || info.Size() > maxNotices {
+		t.Error(info.Size(), err)
+	}
+}
+
 // A folder of the second edition is refused, and stays as it is.
 func TestOldFolder(t *testing.T) {
 	dir := t.TempDir()

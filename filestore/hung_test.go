@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -60,6 +61,27 @@ func TestCallsReturnWithTheirContext(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the opening of the folder hangs, requests return when their contexts end, and Close after
+// its 3 s.
+func TestOpeningHangs(t *testing.T) {
+	s, err := New(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opening.Lock()
+	defer s.running.Wait()
+	defer s.opening.Unlock()
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if _, err := s.Acquire(ctx, request(fmt.Sprint("name", i), time.Hour)); err != context.DeadlineExceeded || time.Since(began) > time.Second {
+			t.Errorf("Acquire: %v after %v", err, time.Since(began))
+		}
+	}
+	wantError(t, s.Close(), errCloseHangs)
 }
 
 // A release that was sent after an acquire whose caller has gone takes effect after it.

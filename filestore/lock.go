@@ -132,17 +132,25 @@ func (l *kernelLock) await(ctx context.Context) error {
 	}
 }
 
-// open opens the file, and makes it if it is missing. A file that another user has just made gets
-// its permissions a moment later, or, if that user was killed before, when that user opens it next.
+// open opens the file, and makes it if it is missing. It never gives other permissions to a file
+// that it finds, which may have been moved there. A file that another user has just made gets its
+// permissions a moment later. If that user was killed before, the next one who may open it makes it
+// anew: it is empty, and nobody uses it while it is locked.
 func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	f := l.folder
 	for waited := time.Duration(0); ; waited += step {
-		file, _, err := f.open(l.name(), os.O_RDWR)
+		file, info, err := f.open(l.name(), os.O_RDWR)
+		if err == nil && info.Size() == 0 && info.Mode().Perm() != f.mode && setLock(file, exclusive) == nil {
+			if info, err = file.Stat(); err == nil && info.Size() == 0 {
+				_, err = f.Remove(l.name()), fs.ErrNotExist
+				file.Close()
+			} else {
+				err = errors.Join(err, setLock(file, unlocked))
+			}
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			file, err = f.create(l.name())
-		} else if err == nil && f.mode != 0o600 {
-			_ = file.Chmod(f.mode) // Only its maker may.
 		}
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
 			return file, notApplied("open", f.path(l.name()), err)

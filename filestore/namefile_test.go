@@ -67,6 +67,47 @@ func TestLongestEntries(t *testing.T) {
 	}
 }
 
+// A name with as many entries as fit into a file gets no more, and all that there are go on.
+func TestManyEntries(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	shared := func() driver.Request {
+		req := request("name", time.Hour)
+		req.Limit = driver.Shared
+		return req
+	}
+	held, token := grantedTo(t, s, shared())
+	full := queue{}
+	data := newEntryData(&held, s.folder.session.Load().id, time.Now())
+	entries := []entry{{Owner: newActor("name", held.Owner).hash, Token: token, Tokens: 1, Limit: driver.Shared, Until: s.host.uptime() + time.Hour, Data: data}}
+	for size := 0; size < mostRead/2*8/9-64<<10; size += len(appendEntry(' ', &entries[0])) {
+		last := entries[len(entries)-1]
+		last.Owner, last.Token = newActor("name", fmt.Sprint(last.Token)).hash, last.Token+1
+		entries = append(entries, last)
+	}
+	full.Restore(entries)
+	writeFile(t, s.pathOf("name"), string(encodeFile(&header{Format: fileFormat, Name: "name", bootMark: s.host.bootMark()}, &full)))
+	more := 0
+	for err := error(nil); err == nil; more++ {
+		var res driver.Result
+		req := shared()
+		req.Metadata = map[string]string{"why": strings.Repeat("x", 1000)}
+		if res, err = s.Acquire(t.Context(), req); err != nil {
+			wantError(t, err, driver.ErrNotApplied, s.pathOf("name"), "too many")
+		} else if !res.Granted {
+			t.Fatal(res)
+		}
+	}
+	now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: held.Owner, TTL: driver.MaxTTL}})
+	if err != nil || now[0].State != driver.Held {
+		t.Error(now, err)
+	}
+	released(t, s, held)
+	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != len(entries)-1+more-1 {
+		t.Error(len(broken), more, err)
+	}
+	next(t, s, "name")
+}
+
 // Changes in place leave JSON with the live entries in their order, in a file that grows and
 // shrinks with them. Most of them leave the file where it is.
 func TestChangesInPlace(t *testing.T) {

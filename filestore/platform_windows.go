@@ -72,5 +72,8 @@ func networkNameOf(string) (string, error) { return "", nil }
 // open is not noticed.
 func namesOf(fs.FileInfo) int { return 1 }
 
+// groupOf returns -1: a file on Windows belongs to no group.
+func groupOf(fs.FileInfo) int { return -1 }
+
 // ownerOf returns this user: on Windows the access list of a folder decides.
 func ownerOf(fs.FileInfo) int { return os.Geteuid() }

@@ -36,7 +36,8 @@ type session struct {
 
 	mu       sync.Mutex
 	entries  map[string]ownEntry // by the hash of the owner
-	read     int64               // how much of the file has been read
+	begins   int64               // where the notices begin, behind the header
+	read     int64               // up to where the file has been read
 	watcher  *fsnotify.Watcher   // nil if there is none
 	timer    *time.Timer         // of the looks
 	nextLook time.Time           // when it fires; zero if it is not set
@@ -77,8 +78,11 @@ const (
 	// request for the name finds the death of one of the others.
 	maxBefore = 32
 
-	// maxNotices is the size at which the file is cut.
+	// maxNotices is the size at which the file is cut, and how much of it is read at once.
 	maxNotices = 64 << 10
+
+	// sessionHeader is how the file begins.
+	sessionHeader = `{"holdfast":2,"pid":`
 )
 
 func sessionFile(id string) string { return ".session-" + id }
@@ -118,9 +122,10 @@ func (f *folder) makeSession() (*session, error) {
 		if err != nil {
 			return nil, notApplied("create", f.path(sessionFile(id)), err)
 		}
+		begins := 0
 		if err = setLock(file, awaited); err == nil { // Others may look at it, for a moment.
-			_, err = fmt.Fprintf(file, "{\"holdfast\":%d,\"pid\":%d,\"started\":%q}\n",
-				fileFormat, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+			begins, err = fmt.Fprintf(file, "%s%d,\"started\":%q}\n",
+				sessionHeader, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 		}
 		if err != nil {
 			file.Close()
@@ -128,7 +133,8 @@ func (f *folder) makeSession() (*session, error) {
 			return nil, notApplied("write", f.path(sessionFile(id)), err)
 		}
 		if _, err := f.Lstat(sessionFile(id)); err == nil {
-			return &session{folder: f, id: id, file: file, entries: map[string]ownEntry{}}, nil
+			at := int64(begins)
+			return &session{folder: f, id: id, file: file, begins: at, read: at, entries: map[string]ownEntry{}}, nil
 		}
 		file.Close() // It was swept before it was locked.
 	}
@@ -201,11 +207,16 @@ func (f *folder) sweepName(file string) {
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
+// It writes to no other file, which somebody may have moved there.
 func (f *folder) knock(id, hash string, token int64, before []string) {
-	file, _, err := f.open(sessionFile(id), os.O_WRONLY|os.O_APPEND)
-	if err == nil {
+	file, _, err := f.open(sessionFile(id), os.O_RDWR|os.O_APPEND)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	start := make([]byte, len(sessionHeader))
+	if n, _ := file.ReadAt(start, 0); string(start[:n]) == sessionHeader {
 		_, _ = fmt.Fprintf(file, "%s %d %s\n", hash, token, strings.Join(before, " "))
-		file.Close()
 	}
 }
 
@@ -327,13 +338,13 @@ func (s *session) receive() {
 		s.mu.Unlock()
 		return
 	}
-	text := make([]byte, info.Size()-s.read)
+	text := make([]byte, min(info.Size()-s.read, maxNotices))
 	n, _ := s.file.ReadAt(text, s.read)
 	text = text[:bytes.LastIndexByte(text[:n], '\n')+1]
 	s.read += int64(len(text))
-	isCut := s.read > maxNotices && s.file.Truncate(0) == nil
+	isCut := info.Size() > maxNotices && s.file.Truncate(s.begins) == nil
 	if isCut {
-		s.read = 0
+		s.read = s.begins
 	}
 	s.mu.Unlock()
 	for line := range strings.Lines(string(text)) {
@@ -346,7 +357,7 @@ func (s *session) receive() {
 		}
 	}
 	if isCut {
-		s.folder.store.notices.Send("", "", 0) // One that came before the cut is lost.
+		s.folder.store.notices.Send("", "", 0) // Some that came before the cut are lost.
 	}
 }
 

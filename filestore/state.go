@@ -196,6 +196,11 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 	if own.Token == 0 {
 		return res, nil
 	}
+	// Half of the room is left to the other verbs, which change the length of a line by little.
+	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue)) > mostRead/2 {
+		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
+			req.Name, st.queue.Len()-1, shownPath(st.path())))
+	}
 	c.Last = tokens.Last
 	return res, st.lock.writeCounter(c)
 }

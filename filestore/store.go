@@ -39,10 +39,12 @@ type Store struct {
 	turns   [lockCount]chan struct{}
 	closing chan struct{} // closed by Close
 
-	mu      sync.Mutex // held while the folder is being opened
+	mu      sync.Mutex // held while a request begins, and while closing is closed
+	running sync.WaitGroup
+
+	opening sync.Mutex // held while the folder is opened, which lasts as long as the disk hangs
 	folder  *folder    // kept open from request to request; nil before the first one
 	checked time.Time  // when the path last led to folder
-	running sync.WaitGroup
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -299,7 +301,9 @@ func (s *Store) Close() error {
 	go func() {
 		defer close(closed)
 		s.running.Wait()
-		if s.folder == nil { // It does not change any more.
+		s.opening.Lock() // The folder does not change any more.
+		defer s.opening.Unlock()
+		if s.folder == nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -83,6 +83,8 @@ func TestURLRefused(t *testing.T) {
 		"file:~/locks":                     "write it out",
 		"file:$HOME/locks":                 "write it out",
 		"file:%7Eroot":                     "write it out",
+		"file:///~/locks":                  "write it out",
+		"file:///$HOME/locks":              "write it out",
 	} {
 		_, err := openAt(t, text)
 		wantError(t, err, driver.ErrInvalid, mention)

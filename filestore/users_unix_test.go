@@ -151,20 +151,30 @@ func TestRefusedLate(t *testing.T) {
 	}
 }
 
-// Files in the folder get the permissions of the folder, whatever the umask. A user with the right
+// Files in the folder get its permissions and its group, whatever the umask and the user's own
+// group. A user with the right
 // to read the folder alone can open no file in it, and so can lock none.
 func TestPermissions(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	base := t.TempDir()
-	for mode, want := range map[fs.FileMode]fs.FileMode{0o700: 0o600, 0o755: 0o600, 0o770: 0o660, 0o770 | fs.ModeSetgid: 0o660} {
+	for mode, want := range map[fs.FileMode]fs.FileMode{0o700: 0o600, 0o755: 0o600, 0o770: 0o660, 0o775: 0o660, 0o770 | fs.ModeSetgid: 0o660} {
 		s := openTest(t, makeDir(t, filepath.Join(base, fmt.Sprintf("%o", uint32(mode))), 0, mode))
+		folder, err := os.Stat(s.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Umask(0o777)
 		for range 2 { // the second time with spare files that are there
 			next(t, s, "name")
 		}
 		granted(t, s, "name", time.Hour)
+		syscall.Umask(0o077)
 		for _, file := range files(t, s.dir) {
 			checkMode(t, filepath.Join(s.dir, file), want)
+			if info, err := os.Stat(filepath.Join(s.dir, file)); err != nil || want != 0o600 && groupOf(info) != groupOf(folder) {
+				t.Errorf("%s is not for the group of the folder: %+v, %v", file, info, err)
+			}
 		}
 	}
 	s := openTest(t, filepath.Join(base, "made", "by", "us"))
@@ -240,6 +250,35 @@ func TestManyUsersAtOnce(t *testing.T) {
 		for _, c := range children {
 			c.finish()
 		}
+	}
+}
+
+// A path that cannot be examined for a moment leads to no other folder: what is held stays held.
+func TestUnreadablePath(t *testing.T) {
+	base := t.TempDir()
+	link, dir := filepath.Join(base, "link"), filepath.Join(base, "dir")
+	lead := func(to string) {
+		t.Helper()
+		_ = os.Remove(link)
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead(makeDir(t, dir, os.Geteuid(), 0o700))
+	s := openTest(t, filepath.Join(link, "locks"))
+	req, _ := granted(t, s, "name", time.Hour)
+	renew := func() ([]driver.Entry, error) {
+		return s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+	}
+	lead(link)
+	time.Sleep(checkInterval)
+	_, err := renew()
+	wantError(t, err, syscall.ELOOP, s.dir)
+	wantError(t, err, driver.ErrNotApplied)
+	lead(dir)
+	refused(t, openTest(t, s.dir), "name")
+	if now, err := renew(); err != nil || now[0].State != driver.Held {
+		t.Errorf("when the path leads there again: %v, %v", now, err)
 	}
 }
 
