@@ -18,7 +18,11 @@
 // most. Detached holds outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. The
-// processes that held them are gone as well.
+// processes that held them are gone as well. A host without a battery and network, whose clock
+// begins at the same time of day at each boot, must first use the folder sooner after the boot than
+// it has last used it in the boot before. Otherwise it takes the two boots for one: keeps and
+// detached holds last until their ends, a file that a power loss has torn is [driver.ErrCorrupt],
+// and tokens may be those of the last minute before the power loss again.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
@@ -27,7 +31,8 @@
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock is for display, and tells one boot from the next in containers that have a boot id of their
-// own.
+// own (LXC, Incus, systemd-nspawn). Among these, a step of the wall clock by more than 10 s ends
+// keeps, and the detached holds of processes that have ended; the holds of others stay.
 //
 // A hold that is broken ends within 100 ms in its process.
 //

@@ -178,14 +178,14 @@ func (s *Store) makeFolder() error {
 	}
 	for err == nil && missing != "." {
 		missing = filepath.Dir(missing)
-		err = syncFolder(above, missing)
+		err = syncFolder(above, missing, s.host.flush)
 	}
 	return err
 }
 
 // syncFolder makes the names in a folder survive a power loss. Windows cannot sync a folder, and
 // NTFS keeps a journal of names.
-func syncFolder(root *os.Root, name string) error {
+func syncFolder(root *os.Root, name string, flush func(*os.File) error) error {
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil // A folder that may be written need not be readable.
@@ -197,7 +197,7 @@ func syncFolder(root *os.Root, name string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	return f.Sync()
+	return flush(f)
 }
 
 // path is for messages: no file is opened by it.

@@ -16,7 +16,50 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-func init() { roles["fill"] = roleFill }
+func init() { roles["fill"], roles["descriptors"] = roleFill, roleDescriptors }
+
+// While a process can open no more files, it does not take a dead holder for one that lives.
+func TestNoDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, command("descriptors", dir))
+	c.line()
+	holder := start(t, command("hold", dir, "name", "1h"))
+	holder.number()
+	holder.kill()
+	c.finish()
+}
+
+// roleDescriptors acquires a name with ever more descriptors, until it has it.
+func roleDescriptors(s *Store, _ []string) error {
+	ctx := context.Background()
+	req := request("name", time.Hour)
+	if _, err := s.Acquire(ctx, req); err != nil {
+		return err
+	}
+	if err := release(s, req); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	_ = awaitEOF()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = 0
+	for failures := 0; ; failures++ {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			return err
+		}
+		res, err := s.Acquire(ctx, request("name", time.Hour))
+		switch {
+		case res.Granted && failures > 1:
+			return nil
+		case !errors.Is(err, syscall.EMFILE) || !driver.IsNotApplied(err):
+			return fmt.Errorf("with %d descriptors: %+v, %w", limit.Cur, res, err)
+		}
+		limit.Cur++
+	}
+}
 
 // TestFullDisk runs requests in a process that may not write beyond some byte of
 // any file, which is as if the disk were full there: writes come to nothing, or
@@ -71,6 +114,12 @@ func roleFill(s *Store, _ []string) error {
 		if records, err := s.Lookup(ctx, "held"); len(records) != 1 || err != nil {
 			return fmt.Errorf("lookup with files of up to %d bytes: %v, %w", limit, records, err)
 		}
+	}
+	own := s.folder.session.Load()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if _, isThere := own.entries[newActor("", held.Owner).hash]; !isThere || len(own.entries) != 1 {
+		return fmt.Errorf("the Store knows of the entries %v", own.entries)
 	}
 	if err := checkFullAtFirst(ctx, filepath.Join(s.dir, "new")); err != nil {
 		return fmt.Errorf("in a new folder: %w", err)

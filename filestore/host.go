@@ -33,21 +33,27 @@ type bootMark struct {
 // sameBegin is how near to each other two boots begin that are one.
 const sameBegin = 10 * time.Second
 
-// isBeforeBoot reports whether a time of day was before this boot.
-func (h *host) isBeforeBoot(t time.Time) bool {
-	return t.Before(h.wall().Add(-h.uptime() - sameBegin))
+// isOtherBoot reports whether a file that was written at a time of day was so in another boot. A
+// time to come is that of an earlier boot on a host whose clock begins anew at each boot, as without
+// a battery.
+func (h *host) isOtherBoot(written time.Time) bool {
+	now := h.wall()
+	return written.Before(now.Add(-h.uptime()-sameBegin)) || written.After(now.Add(sameBegin))
 }
 
 func (h *host) bootMark() bootMark {
 	return bootMark{Boot: h.boot, Began: h.wall().Add(-h.uptime()).UnixMilli()}
 }
 
-// isThisBoot reports whether m is of this boot. LXC, Incus and systemd-nspawn give each container a
-// boot id of its own. Such containers agree on when the boot began, which is another time after a
-// reboot.
-func (h *host) isThisBoot(m bootMark) bool {
+// isThisBoot reports whether m, of a file that was written at a time of day, is of this boot. LXC,
+// Incus and systemd-nspawn give each container a boot id of its own. Such containers agree on when
+// the boot began, which is another time after a reboot.
+func (h *host) isThisBoot(m bootMark, written time.Time) bool {
 	if m.Boot == h.boot {
 		return true
+	}
+	if h.isOtherBoot(written) {
+		return false
 	}
 	apart := h.bootMark().Began - m.Began
 	return max(apart, -apart) < sameBegin.Milliseconds()

@@ -33,6 +33,7 @@ type kernelLock struct {
 	number  int
 	file    *os.File   // nil until it is needed
 	granted chan error // of a wait that goes on; nil if there is none
+	written time.Time  // the time of the file when it was locked
 	former  []byte     // what the file had when the counter was read
 	free    string     // the file of a free name, which is deleted soon
 }
@@ -93,6 +94,7 @@ func (l *kernelLock) lock(ctx context.Context) (err error) {
 			return notApplied("lock", l.folder.path(l.name()), err)
 		}
 		if info, err := l.file.Stat(); err == nil && namesOf(info) > 0 {
+			l.written = info.ModTime()
 			return nil
 		}
 		l.file.Close() // It was deleted, and another may be in its place.
@@ -202,7 +204,7 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
-	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark) {
+	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark, l.written) {
 		c.Format, c.bootMark, c.Flushed, c.Last = fileFormat, host.bootMark(), 0, max(c.Last, c.Mark)
 	}
 	c.Clock = max(c.Clock, l.folder.store.host.wall().UnixMicro())
@@ -220,9 +222,10 @@ func (l *kernelLock) writeCounter(c counter) error {
 		if err := write(); err != nil {
 			return err
 		}
-		err := l.folder.store.host.flush(l.file)
+		flush := l.folder.store.host.flush
+		err := flush(l.file)
 		if err == nil {
-			err = syncFolder(l.folder.Root, ".")
+			err = syncFolder(l.folder.Root, ".", flush)
 		}
 		if err != nil {
 			return notApplied("flush", l.folder.path(l.name()), err)

@@ -70,6 +70,18 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// Where /proc does not show the process itself, as that of another PID namespace, the clock of its
+// time namespace is not known, and it is told so.
+func TestForeignProc(t *testing.T) {
+	const mount = `mount -t tmpfs none /proc && mkdir -p /proc/sys/kernel/random && cp "$0" /proc/sys/kernel/random/boot_id && exec "$1"`
+	id := filepath.Join(t.TempDir(), "boot_id")
+	writeFile(t, id, "11111111-2222-3333-4444-555555555555\n")
+	c := inside(t, command("acquire", t.TempDir(), "name"), "--mount", "sh", "-c", mount, id)
+	if line := c.line(); !strings.Contains(line, "/proc of this PID namespace") {
+		t.Errorf("it is told %q", line)
+	}
+}
+
 // A user namespace in which the owner of the folder has no number is told so.
 func TestNamespaceWithoutOwner(t *testing.T) {
 	stage := newStage(t)

@@ -2,7 +2,9 @@ package filestore
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -23,7 +25,10 @@ func thisHost() (host, error) {
 	if _, errno := bootTime(); errno != 0 {
 		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", errno)
 	}
-	offset := timeNamespaceOffset()
+	offset, err := timeNamespaceOffset()
+	if err != nil {
+		return host{}, fmt.Errorf("cannot tell the time since the boot (is the /proc of this PID namespace mounted?): %w", err)
+	}
 	uptime := func() time.Duration {
 		now, _ := bootTime() // The clock was present above.
 		return now - offset
@@ -41,20 +46,25 @@ func bootTime() (time.Duration, syscall.Errno) {
 }
 
 // timeNamespaceOffset returns how far the boot clock of this time namespace is ahead of the host's.
-// A kernel without such namespaces has no offsets.
-func timeNamespaceOffset() time.Duration {
+// A kernel without such namespaces has no offsets. Where this process itself is not in /proc, they
+// are not known.
+func timeNamespaceOffset() (time.Duration, error) {
 	f, err := os.Open(offsetsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat("/proc/self/stat")
+		return 0, err
+	}
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var seconds, nanos int64
 		if n, _ := fmt.Sscanf(lines.Text(), "boottime %d %d", &seconds, &nanos); n == 2 {
-			return time.Duration(seconds)*time.Second + time.Duration(nanos)
+			return time.Duration(seconds)*time.Second + time.Duration(nanos), nil
 		}
 	}
-	return 0
+	return 0, nil
 }
 
 // networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may

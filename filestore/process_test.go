@@ -442,7 +442,35 @@ func TestHeldUp(t *testing.T) {
 	wantError(t, err, driver.ErrNotApplied)
 	next(t, s, "another")
 	file.Close()
+	time.Sleep(100 * time.Millisecond) // What was waited for comes, and nobody wants it any more.
+	if records, err := openTest(t, s.dir).Lookup(t.Context(), "name"); err != nil || len(records) != 1 {
+		t.Error(records, err)
+	}
 	released(t, s, req)
+}
+
+// Two looks at the session of a dead process at the same time do not take each other for it.
+func TestTwoLooks(t *testing.T) {
+	f, err := openTest(t, t.TempDir()).currentFolder(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := f.makeSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.file.Close()
+	look, err := f.Open(sessionFile(dead.id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer look.Close()
+	if err := setLock(look, shared); err != nil {
+		t.Fatal(err)
+	}
+	if alive, err := f.isAlive(dead.id); alive || err != nil {
+		t.Error(alive, err)
+	}
 }
 
 // A Store that nobody refers to any more is not taken for dead.
@@ -522,5 +550,16 @@ func TestDeletedFile(t *testing.T) {
 	}
 	if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 2 {
 		t.Error(records, err)
+	}
+	block := request("block", time.Hour)
+	block.Tokens = driver.MaxTokens
+	_, first = grantedTo(t, s, block)
+	if err := os.Remove(s.lockOf("block")); err != nil {
+		t.Fatal(err)
+	}
+	place := request("block", time.Hour)
+	place.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), place); err != nil || res.Token < first+driver.MaxTokens {
+		t.Errorf("token %d after a block from %d: %v", res.Token, first, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
@@ -50,8 +49,9 @@ type session struct {
 type ownEntry struct {
 	actor
 	noted    time.Time
-	position int      // among the places, from 1; 0 for a hold
-	before   []string // for a place at the front: the sessions whose end may make it a hold
+	until    time.Duration // its end, as this Store knows it
+	position int           // among the places, from 1; 0 for a hold
+	before   []string      // for a place at the front: the sessions whose end may make it a hold
 }
 
 const (
@@ -143,35 +143,42 @@ func (f *folder) makeSession() (*session, error) {
 // isAlive reports whether the process of a session may be alive. It uses a shared lock, so that two
 // looks at the same time do not take each other for the process. It removes the file of a dead
 // session under that lock: a session that is being made finds its file there for good, or missing.
-func (f *folder) isAlive(id string) bool {
+// With an error, such as that of a process that can open no more files, it is not known.
+func (f *folder) isAlive(id string) (bool, error) {
 	if own := f.session.Load(); own != nil && own.id == id {
-		return true
+		return true, nil
 	}
 	file, err := f.OpenFile(sessionFile(id), os.O_RDONLY|openFlags, 0)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		defer file.Close()
+		err = setLock(file, shared)
 	}
-	defer file.Close()
-	if setLock(file, shared) != nil {
-		return true
+	switch {
+	case err == nil:
+		_ = f.Remove(sessionFile(id)) // A user that may only read leaves it.
+		return false, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case errors.Is(err, errLocked):
+		return true, nil
 	}
-	_ = f.Remove(sessionFile(id)) // A user that may only read leaves it.
-	return false
+	return true, notApplied("examine", f.path(sessionFile(id)), err)
 }
 
 // examiner returns isAlive as a function that looks at each session once.
-func (f *folder) examiner() func(id string) bool {
+func (f *folder) examiner() func(id string) (bool, error) {
 	var living map[string]bool
-	return func(id string) bool {
+	return func(id string) (bool, error) {
 		alive, known := living[id]
-		if !known {
-			alive = f.isAlive(id)
-			if living == nil {
-				living = map[string]bool{}
-			}
-			living[id] = alive
+		if known {
+			return alive, nil
 		}
-		return alive
+		alive, err := f.isAlive(id)
+		if living == nil {
+			living = map[string]bool{}
+		}
+		living[id] = alive
+		return alive, err
 	}
 }
 
@@ -186,7 +193,7 @@ func (f *folder) sweep() {
 	mathrand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	for _, file := range files[:min(some, len(files))] {
 		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
-			f.isAlive(id) // It removes a dead one.
+			_, _ = f.isAlive(id) // It removes a dead one.
 		} else if isNameFile(file) {
 			f.sweepName(file)
 		}
@@ -220,12 +227,14 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, or that it has none.
-func (s *session) note(who actor, st *state) {
+// note keeps what there is to know of the entry of an actor, or that it has none. The function that
+// it returns undoes that.
+func (s *session) note(who actor, st *state) (undo func()) {
 	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
 	isThere := false
 	for e := range st.queue.All() {
 		if isThere = e.Owner == who.hash; isThere {
+			own.until = e.Until
 			break
 		}
 		if own.position <= 1 && len(own.before) < maxBefore && !e.Kept {
@@ -238,14 +247,24 @@ func (s *session) note(who actor, st *state) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !isThere {
-		delete(s.entries, who.hash)
-		s.scheduleLocked()
-		return
+	former := s.entries[who.hash]
+	s.setLocked(who.hash, own, isThere, st.now)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.setLocked(who.hash, former, former.hash != "", st.now)
 	}
-	s.entries[who.hash], s.idle = own, false
-	s.watchLocked(own)
-	s.scheduleLocked()
+}
+
+// setLocked sets what is known of an entry, and sees to it that there is a watch, or a look in time.
+func (s *session) setLocked(hash string, e ownEntry, isThere bool, now time.Duration) {
+	if isThere {
+		s.entries[hash], s.idle = e, false
+		s.watchLocked(e)
+		s.scheduleLocked(s.lookIn(e, now))
+	} else if delete(s.entries, hash); len(s.entries) == 0 && s.watcher != nil {
+		s.scheduleLocked(idleTime)
+	}
 }
 
 // watchLocked begins to watch the file for an entry, if that is a hold or near, and the system can
@@ -283,48 +302,52 @@ func (s *session) watchLocked(e ownEntry) {
 	})
 }
 
-// scheduleLocked sets the time of the next look.
-func (s *session) scheduleLocked() {
-	interval := time.Duration(0)
-	if len(s.entries) == 0 && s.watcher != nil {
-		interval = idleTime
+// lookIn returns for how long an entry needs no look: until its end, if it is watched.
+func (s *session) lookIn(e ownEntry, now time.Duration) time.Duration {
+	switch {
+	case s.watcher != nil && len(e.before) == 0:
+		return e.until - now + time.Millisecond
+	case e.position == 0:
+		return holdLook
 	}
-	for _, e := range s.entries {
-		step := lookStep * time.Duration(e.position)
-		if e.position == 0 {
-			step = holdLook
-		}
-		isNeeded := s.watcher == nil || len(e.before) > 0
-		if isNeeded && (interval == 0 || step < interval) {
-			interval = step
-		}
-	}
+	return lookStep * time.Duration(e.position)
+}
+
+// scheduleLocked makes the next look come within a time.
+func (s *session) scheduleLocked(interval time.Duration) {
 	next := time.Now().Add(interval)
-	if interval > 0 && !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
+	if !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
 		s.nextLook = next
 		s.timer.Reset(interval)
 	}
 }
 
-// look looks for notices, and for the death of those before the places of this Store.
+// look looks for notices, and for the death of those before the places of this Store. It forgets
+// the entries that have ended.
 func (s *session) look() {
 	s.receive()
+	now := s.folder.store.host.uptime()
+	var behind []ownEntry
 	s.mu.Lock()
-	entries := slices.Collect(maps.Values(s.entries))
 	if s.idle && s.watcher != nil {
 		s.watcher.Close() // There are few of them in a system.
 		s.watcher = nil
 	}
-	for _, e := range entries {
-		s.watchLocked(e)
-	}
-	s.idle = len(entries) == 0
 	s.nextLook = time.Time{}
-	s.scheduleLocked()
+	for hash, e := range s.entries {
+		s.setLocked(hash, e, e.until > now, now)
+		if e.until > now && len(e.before) > 0 {
+			behind = append(behind, e)
+		}
+	}
+	if s.idle = len(s.entries) == 0; s.idle && s.watcher != nil {
+		s.scheduleLocked(idleTime)
+	}
 	s.mu.Unlock()
-	isAlive := s.folder.examiner()
-	for _, e := range entries {
-		if slices.ContainsFunc(e.before, func(id string) bool { return !isAlive(id) }) {
+	examine := s.folder.examiner()
+	for _, e := range behind {
+		isDead := func(id string) bool { alive, _ := examine(id); return !alive }
+		if slices.ContainsFunc(e.before, isDead) {
 			s.folder.store.notices.Send(e.name, e.owner, 0)
 		}
 	}
@@ -367,13 +390,13 @@ func (s *session) send(hash string, token int64, before []string) {
 	s.mu.Lock()
 	e, isOwn := s.entries[hash]
 	switch {
-	case isOwn && token > 0:
-		s.entries[hash] = ownEntry{actor: e.actor, noted: time.Now()}
-	case isOwn && token < 0:
+	case token > 0:
+		e.noted, e.position, e.before = time.Now(), 0, nil
+	case token < 0:
 		e.position, e.before = int(-token), before
-		s.entries[hash] = e
-		s.watchLocked(e)
-		s.scheduleLocked()
+	}
+	if isOwn {
+		s.setLocked(hash, e, true, s.folder.store.host.uptime())
 	}
 	s.mu.Unlock()
 	if isOwn && token >= 0 {
@@ -393,5 +416,5 @@ func (s *session) close() {
 	s.running.Wait()
 	s.file.Close()
 	s.folder.session.Store(nil)
-	s.folder.isAlive(s.id) // It removes a dead one.
+	_, _ = s.folder.isAlive(s.id) // It removes a dead one.
 }

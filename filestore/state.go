@@ -34,7 +34,8 @@ type state struct {
 	lastHold, firstPlace int64
 
 	broken  []entry
-	isAlive func(session string) bool
+	examine func(session string) (bool, error) // folder.isAlive
+	failure error                              // of examine
 }
 
 // An actor is the owner whose request is made. The zero actor is nobody.
@@ -54,18 +55,23 @@ func (f *folder) update(
 		return err
 	}
 	st := &state{
-		folder: f, lock: lock, file: file, now: f.store.host.uptime(), isAlive: f.examiner(),
+		folder: f, lock: lock, file: file, now: f.store.host.uptime(), examine: f.examiner(),
 	}
 	err := st.read(name)
 	if err == nil {
 		err = verb(st)
 	}
-	own := f.session.Load()
-	if err == nil && own != nil && who.hash != "" {
-		own.note(who, st) // before others can read the entry, and send a notice
+	if err == nil {
+		err = st.failure
 	}
 	if err == nil {
-		err = st.write(who.hash)
+		undo := func() {}
+		if own := f.session.Load(); own != nil && who.hash != "" {
+			undo = own.note(who, st) // before others can read the entry, and send a notice
+		}
+		if err = st.write(who.hash); err != nil {
+			undo()
+		}
 	}
 	st.opened.Close() // or nothing, if it is nil
 	lock.unlock()
@@ -73,6 +79,15 @@ func (f *folder) update(
 		st.tell(who.hash)
 	}
 	return err
+}
+
+// isAlive reports whether the process of a session may be alive.
+func (st *state) isAlive(session string) bool {
+	alive, err := st.examine(session)
+	if st.failure == nil {
+		st.failure = err
+	}
+	return alive
 }
 
 // read reads the file.
@@ -84,7 +99,7 @@ func (st *state) read(name string) error {
 	}
 	// What was not flushed before a power loss may be cut, old, or that of another file.
 	err := st.decode()
-	if isTorn := errors.Is(err, errNotOurs) && host.isBeforeBoot(st.written); err != nil && !isTorn {
+	if isTorn := errors.Is(err, errNotOurs) && host.isOtherBoot(st.written); err != nil && !isTorn {
 		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
 	if holds := st.queue.Holds(); len(holds) > 0 {
@@ -124,7 +139,7 @@ func (st *state) decode() error {
 	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != st.file {
 		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
-	if st.canPatch = st.folder.store.host.isThisBoot(h.bootMark); !st.canPatch {
+	if st.canPatch = st.folder.store.host.isThisBoot(h.bootMark, st.written); !st.canPatch {
 		h.bootMark = st.header.bootMark
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}

@@ -1,6 +1,8 @@
 package filestore
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -84,5 +86,44 @@ func TestContainersWithBootIDs(t *testing.T) {
 		mine, _ := granted(t, b, "held", time.Hour)
 		refused(t, a, "held")
 		released(t, b, mine)
+	}
+}
+
+// On a host whose clock begins at the same time of day at each boot, an earlier boot is not taken
+// for this one, if this one has not lasted longer: tokens rise over a power loss, no hold and no
+// keep is left, and what is torn is no error.
+func TestNoBattery(t *testing.T) {
+	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
+	began := f.wall.Load() - f.up.Load()
+	s := openTestOn(t, f.host(), dir)
+	rises(t, "in the first boot", &last, next(t, s, "name"))
+	f.pass(5 * time.Minute)
+	rises(t, "in the first boot, later,", &last, next(t, s, "name"))
+	for _, name := range []string{"detached", "kept", "torn"} {
+		req := request(name, time.Hour)
+		req.Detached = true
+		grantedTo(t, s, req)
+		if name == "kept" {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Session().Close()
+	writeFile(t, s.lockOf("name"), f.flushed[s.lockOf("name")])
+	writeFile(t, s.pathOf("torn"), "")
+	for _, file := range files(t, dir) {
+		at := f.host().wall()
+		if err := os.Chtimes(filepath.Join(dir, file), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.boots++
+	f.up.Store(int64(2 * time.Second))
+	f.wall.Store(began + f.up.Load())
+	after := openTestOn(t, f.host(), dir)
+	rises(t, "in the next boot", &last, next(t, after, "name"))
+	for _, name := range []string{"detached", "kept", "torn"} {
+		granted(t, after, name, time.Hour)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		granted(t, s, "held", time.Hour)
 		granted(t, s, "name", time.Hour)
+		s.folder.session.Load().running.Wait() // Its sweep has ended.
 		s.Session().Close()
 		close(s.closing) // It makes no more requests.
 		losePower(t, f, dir)
@@ -155,6 +157,19 @@ func losePower(t *testing.T, f *fakeHost, dir string) {
 
 // ahead is a floor far above the clock of the host, but not too far.
 func (f *fakeHost) ahead() int64 { return f.host().wall().Add(driver.MaxLead - time.Hour).UnixMicro() }
+
+// The name of the file of a counter is flushed as well before its first token is granted, and so
+// are those of new folders.
+func TestFlushedNames(t *testing.T) {
+	f, base := newFakeHost(), t.TempDir()
+	s := openTestOn(t, f.host(), filepath.Join(base, "above", "locks"))
+	granted(t, s, "name", time.Minute)
+	for _, path := range []string{base, filepath.Dir(s.dir), s.dir, s.lockOf("name")} {
+		if _, ok := f.flushed[path]; !ok && runtime.GOOS != "windows" {
+			t.Errorf("%s is not flushed", path)
+		}
+	}
+}
 
 // A token that may be forgotten is not given out.
 func TestFlushFails(t *testing.T) {

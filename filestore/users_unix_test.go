@@ -299,6 +299,11 @@ func TestMovedFolder(t *testing.T) {
 			granted(t, openTest(t, dir), "name", time.Hour)
 			time.Sleep(checkInterval)
 			refused(t, first, "name")
+			for _, file := range files(t, dir+".old") {
+				if strings.HasPrefix(file, sessionFile("")) {
+					t.Errorf("the session in the former folder goes on: %s", file)
+				}
+			}
 		})
 	}
 }

@@ -1,8 +1,11 @@
 package filestore
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -132,4 +135,69 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	dies.kill()
 	within(t, "the death of a waiting writer", limit, notices)
 	held(reader, driver.Held)
+}
+
+// idle reports whether a Store knows of no entry of its own, and watches nothing.
+func (s *Store) idle() bool {
+	own := s.folder.session.Load()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return len(own.entries) == 0 && own.watcher == nil
+}
+
+// A Store forgets its entries at their ends, and closes its watcher when it has none: there are few
+// of them in a system.
+func TestIdleStore(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	held, _ := granted(t, openTest(t, s.dir), "name", time.Hour)
+	place := request("name", time.Hour)
+	place.Place = 50 * time.Millisecond
+	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
+	if s.idle() {
+		t.Fatal("a place is not watched")
+	}
+	eventually(t, "the Store forgets the place", s.idle)
+	place = waiting(t, s, request("name", time.Hour))
+	notices := told(t, s, place.Owner)
+	released(t, openTest(t, s.dir), held)
+	within(t, "the next place", time.Second, notices)
+	released(t, s, place)
+	eventually(t, "the Store closes its watcher", s.idle)
+}
+
+// When the kernel says that it has dropped events, all owners are to look.
+func TestDroppedEvents(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	granted(t, openTest(t, s.dir), "name", time.Hour)
+	waiting(t, s, request("name", time.Hour))
+	looks := told(t, s, "")
+	s.folder.session.Load().watcher.Errors <- fsnotify.ErrEventOverflow
+	within(t, "whoever has an entry", time.Second, looks)
+}
+
+// A request costs the same beside the many entries that a Store has of other names.
+func TestCostBesideEntries(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	fastest := func() time.Duration {
+		best := time.Hour
+		for range 20 {
+			began := time.Now()
+			for range 20 {
+				next(t, s, "name")
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	alone, own := fastest(), s.folder.session.Load()
+	own.mu.Lock()
+	for i := range 100_000 {
+		own.entries[fmt.Sprint(i)] = ownEntry{noted: time.Now(), until: s.host.uptime() + time.Hour}
+	}
+	own.mu.Unlock()
+	if beside := fastest(); beside > 5*alone {
+		t.Errorf("20 pairs take %v beside many entries, and %v without", beside, alone)
+	}
 }
