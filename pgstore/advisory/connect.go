@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,18 +76,20 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	s.store.mu.Lock()
-	orphans := s.store.orphans
-	s.store.capacity, s.store.orphans = capacity, nil
+	s.store.capacity = capacity
 	s.store.mu.Unlock()
-	endProcesses(ctx, conn, orphans)
+	s.store.endOrphans(ctx, conn)
 	_, err = s.store.raiseToken(ctx, conn, clock)
 	return err
 }
 
-// endProcesses ends the server processes of sessions that were lost, and waits for that, a second
-// at most: the server may not have noticed the loss, and a client is not to be locked out by a
-// session of its own.
-func endProcesses(ctx context.Context, conn *pgx.Conn, orphans []string) {
+// endOrphans ends the server processes of sessions that were lost, and waits for that, a second at
+// most: the server may not have noticed the loss, and a client is not to be locked out by a session
+// of its own. After a failure the next connection does it.
+func (s *Store) endOrphans(ctx context.Context, conn *pgx.Conn) {
+	s.mu.Lock()
+	orphans := slices.Clone(s.orphans)
+	s.mu.Unlock()
 	const query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
 		WHERE pid || ' ' || backend_start = ANY ($1::text[])`
 	for try, left := 0, len(orphans); left > 0 && try < 64; try++ {
@@ -95,6 +98,9 @@ func endProcesses(ctx context.Context, conn *pgx.Conn, orphans []string) {
 			return
 		}
 	}
+	s.mu.Lock()
+	s.orphans = slices.DeleteFunc(s.orphans, func(process string) bool { return slices.Contains(orphans, process) })
+	s.mu.Unlock()
 }
 
 // dialConn makes a connection as the pool would. When the context of a statement ends, the server

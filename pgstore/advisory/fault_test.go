@@ -187,6 +187,44 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
+// A connection that is cut while it ends the server process of a lost session leaves that to the
+// next one: a client is not locked out by its own session.
+func TestLostSessionsAreEnded(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, proxy.Addr(), keysOf(t))
+	proxy.Mark(func([]byte) bool { return true })
+	req := grant(t, s, "name", time.Hour)
+	proxy.Mark(nil)
+	proxy.HoldMarked(faultproxy.Up) // The server learns nothing of the end.
+	s.main.mu.Lock()
+	if _, err := s.main.conn.PgConn().Conn().Write([]byte{'S', 0, 0, 0, 4}); err != nil { // The end comes behind it.
+		t.Fatal(err)
+	}
+	s.main.lose()
+	s.main.mu.Unlock()
+	proxy.LoseRequest(func(b []byte) bool { return bytes.Contains(b, []byte("pg_terminate_backend")) })
+	takes(t, s, req.Name)
+}
+
+// A renewal of a session that the server has not answered for a second asks the server, also if the
+// session has had a longer TTL, for whose sake the server would keep it.
+func TestRenewalAsksTheServer(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, proxy.Addr(), keysOf(t))
+	release(t, s, grant(t, s, "long", time.Hour))
+	req := grant(t, s, "name", time.Minute)
+	proxy.Hold(faultproxy.Up)
+	time.Sleep(idleMargin)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if err == nil || got[0].State != driver.Unknown {
+		t.Errorf("Renew beside a silent server: %v, %v", got, err)
+	}
+}
+
 // A hold whose Release has no answer is not renewed any more.
 func TestUnansweredRelease(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ var errSessionLost = errors.New("the connection to the server was lost")
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
+	heard time.Time // guarded by Store.mu: when the last statement was sent that the server has answered
 	safe  time.Time // guarded by Store.mu: until then the server does not end the session for silence
 
 	mu      sync.Mutex    // locked by what uses the fields below

@@ -143,7 +143,7 @@ func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 func (s *Store) complete(sess *session, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sess.safe = sess.used.Add(sess.idle)
+	sess.heard, sess.safe = sess.used, sess.used.Add(sess.idle)
 	var failed error
 	for _, c := range calls {
 		e := c.entry
@@ -243,7 +243,7 @@ func (s *Store) grant(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.session.safe = e.session.used.Add(e.session.idle)
+		e.session.heard, e.session.safe = e.session.used, e.session.used.Add(e.session.idle)
 		e.state, e.token, e.since, s.holds[e.key] = held, token, time.Now(), e
 	}
 	return e.state == held
@@ -361,14 +361,14 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 }
 
 // Renew implements [driver.Store]. It checks each session once, for all its locks, and not at all
-// if the server keeps it for longer than the TTL anyway.
+// if the server has answered a moment ago, and keeps it for longer than the TTL anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	sent := time.Now()
 	isSafe := func(e *entry, ttl time.Duration) bool {
-		return e.state == held && !e.session.safe.Before(sent.Add(min(ttl, maxIdle)))
+		return e.state == held && sent.Sub(e.session.heard) <= idleMargin && !e.session.safe.Before(sent.Add(min(ttl, maxIdle)))
 	}
 	longest, checks := time.Duration(0), map[*session]*error{}
 	s.mu.Lock()
