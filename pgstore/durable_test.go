@@ -247,8 +247,13 @@ func TestAddressMoves(t *testing.T) {
 	primary := servers.StartPostgres(t)
 	migrate(t, primary.URL("postgres"), nil)
 	standby := servers.StartPostgresStandby(t, primary, "standby")
-	proxy := faultproxy.Start(t, primary.Addr)
+	proxy := faultproxy.Start(t, standby.Addr)
 	s := openAt(t, strings.Replace(primary.URL("postgres"), primary.Addr, proxy.Addr(), 1), "pool_max_conns=3")
+	fails(t, s, driver.ErrNotApplied, "connect to the primary", "Acquire", "Lookup")
+	proxy.SetTarget(primary.Addr)
+	if _, err := s.Lookup(t.Context(), "name"); err != nil {
+		t.Errorf("Lookup when the address has left a standby: %v", err)
+	}
 	locks := holdfast.New(s, nil)
 	t.Cleanup(func() { _ = locks.Close() })
 	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: 6 * time.Second})

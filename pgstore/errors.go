@@ -17,26 +17,29 @@ const (
 	// table, for as long as lock_timeout allows.
 	lockNotAvailable = "55P03"
 
-	// readOnly is the error of a server that takes no writes.
-	readOnly = "25006"
+	// readOnly and noPlaces are the errors of a server that takes no writes, and of a standby, which
+	// has no table that is unlogged.
+	readOnly, noPlaces = "25006", "0A000"
 
 	notMigrated = "the tables and functions of the schema @ are not there, or not as they should be; " +
 		"run \"holdfast migrate --store URL\", or Store.Migrate, with a user who may create them"
 	notStored = "the server cannot store the name, the owner or the holder, perhaps because of the encoding of the database"
 	notJSON   = "the server cannot store the metadata as JSON"
+	toPrimary = "this server takes no writes, as a standby does: connect to the primary (target_session_attrs=read-write)"
 	notInTime = "a number or a time of the row in @.locks is out of bounds"
 )
 
 // advices says what an error of the server means, and what to do. The schema is @.
 var advices = map[string]string{
-	"42P01": notMigrated, "42883": notMigrated, "3F000": notMigrated, "42703": notMigrated, "42P10": notMigrated,
+	"42P01": notMigrated, "42883": notMigrated, "3F000": notMigrated, "42703": notMigrated, "42704": notMigrated, "42P10": notMigrated,
 	"22001": notStored, "22P05": notStored, "22021": notStored, "22P02": notJSON, "22P03": notJSON,
 	"22003": notInTime, "22008": notInTime,
 	"42501":          "the user needs USAGE on the schema @, SELECT, INSERT, UPDATE and DELETE on its tables, SELECT on its view, and EXECUTE on its functions",
 	"28000":          "the server does not accept this user",
 	"28P01":          "the server does not accept this user, or its password",
 	"3D000":          "create the database, or name another one in the URL",
-	readOnly:         "this server takes no writes, as a standby does: connect to the primary (target_session_attrs=read-write)",
+	readOnly:         toPrimary,
+	noPlaces:         toPrimary,
 	"57014":          "the server has cut the statement short: statement_timeout must leave it time, or somebody has cancelled it",
 	lockNotAvailable: "another transaction has the table or the row of the lock locked",
 	"53300":          "the server has no connection left: raise max_connections, or put a pooler in front",

@@ -357,6 +357,30 @@ func TestExhaustedPool(t *testing.T) {
 	}
 }
 
+// Renewals beside the pool by an address that is that of another server end no lock.
+func TestListenElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere, pool, schema := openDatabase(t, "elsewhere"), smallPool(t, "here", func(*pgxpool.Config) {}), newSchema(t)
+	migrate(t, elsewhere, &Options{Schema: schema})
+	s := New(pool, &Options{Schema: schema, Listen: elsewhere})
+	t.Cleanup(func() { _ = s.Close() })
+	req, _ := grant(t, s, "name", time.Minute)
+	c, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
+	if err == nil || got[0].State != driver.Unknown {
+		t.Errorf("Renew by the address of another server: %v, %v", got, err)
+	}
+	c.Release()
+	if got := state(t, s, req); got != driver.Held {
+		t.Errorf("Renew by the pool: %v", got)
+	}
+}
+
 // A call to a server that does not answer ends soon after its context, and Close does not wait for
 // it.
 func TestHungNetwork(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -156,12 +157,40 @@ func TestSharedRows(t *testing.T) {
 	for _, ttl := range []string{"30", "30.0", "0.5", "30::smallint", "30::bigint", "30::real", "30::numeric"} {
 		yes("SELECT @.acquire_lock('ttl', 'worker', " + ttl + ") AND @.release_lock('ttl', 'worker')")
 	}
+	for _, call := range []string{"repeat('n', 256), 'worker', 30, '{}'", "'name', repeat('h', 256), 30, '{}'",
+		"'name', 'worker', 30, (SELECT jsonb_agg(n) FROM generate_series(1, 10000) AS n)"} {
+		if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @.acquire_lock("+call+")")); pgclient.SQLState(err) != "22001" {
+			t.Errorf("acquire_lock(%s): %v, want it refused as too long", call, err)
+		}
+	}
 	for _, ttl := range []string{"0", "0.001", "'NaN'", "'infinity'", "31536001", "NULL", "-1"} {
 		for _, verb := range []string{"acquire_lock", "acquire_lock_token", "extend_lock"} {
-			if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+verb+"('ttl', 'worker', "+ttl+")")); err == nil {
-				t.Errorf("%s with a TTL of %s is accepted", verb, ttl)
+			if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+verb+"('ttl', 'worker', "+ttl+")")); pgclient.SQLState(err) != "22023" {
+				t.Errorf("%s with a TTL of %s: %v, want it refused as a parameter", verb, ttl, err)
 			}
 		}
+	}
+}
+
+// While another transaction has the row of one's own lock, the functions say so, and a renewal of
+// many such locks waits once for all.
+func TestOwnOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "own_rows"))
+	renewals := make([]driver.RenewRequest, 8)
+	for i := range renewals {
+		renewals[i] = driver.RenewRequest{Name: fmt.Sprint(i), Owner: "me", TTL: time.Minute}
+		value[bool](t, s, "SELECT @.acquire_lock($1, 'me', 60)", renewals[i].Name)
+	}
+	leaveOpen(t, s, "SELECT FROM @.locks FOR SHARE") // as VerifyTx does
+	for _, call := range []string{"acquire_lock('1', 'me', 60)", "acquire_lock_token('1', 'me', 60)", "extend_lock('1', 'me', 60)"} {
+		if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
+			t.Errorf("%s: %v, want lock_not_available", call, err)
+		}
+	}
+	began := time.Now()
+	if _, err := s.Renew(t.Context(), renewals); err == nil || time.Since(began) > 4*time.Second {
+		t.Errorf("Renew of %d locks: %v, after %v", len(renewals), err, time.Since(began))
 	}
 }
 

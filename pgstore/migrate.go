@@ -6,6 +6,7 @@ import (
 	_ "embed" // for the statements
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,11 @@ var (
 // edition is that of the tables and functions: the next with each change of them, so that Migrate
 // brings the change. Programs of the one before go on calling the functions: what is called in
 // another way, or means something else, gets another name or other arguments.
-const edition = 4
+const edition = 5
+
+// parts finds the names of the functions. If a table is dropped, so are the view entries and a
+// function with a row of it as its argument.
+var parts = regexp.MustCompile(`CREATE OR REPLACE FUNCTION (\w+)`)
 
 // maxIdentifier is the length at which PostgreSQL truncates identifiers.
 const maxIdentifier = 63
@@ -128,8 +133,15 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
 		return err
 	}
+	var names []string
+	for _, part := range parts.FindAllStringSubmatch(functionsText, -1) {
+		names = append(names, part[1])
+	}
 	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT to_regprocedure($1) IS NOT NULL", pgx.QueryExecModeExec, s.quoted+".edition()").Scan(&exists); err != nil {
+	var found int
+	const query = "SELECT to_regprocedure($1 || '.edition()') IS NOT NULL, " +
+		"(SELECT count(DISTINCT proname) FROM pg_proc WHERE pronamespace = to_regnamespace($1) AND proname = ANY ($2))"
+	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted, names).Scan(&exists, &found); err != nil {
 		return err
 	}
 	if exists {
@@ -145,7 +157,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 			return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
 				driver.ErrInvalid, applied, edition)
 		}
-		if applied == edition {
+		if applied == edition && found == len(names) {
 			return nil
 		}
 	}

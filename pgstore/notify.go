@@ -223,10 +223,12 @@ func (l *listener) receive(payload string) {
 func (s *Store) tell(told []string) {
 	l := &s.listener
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.untold = append(l.untold, told...)
-	if len(l.untold) > 0 && !l.telling {
-		l.telling = s.goBackground(s.sendUntold)
+	starts := len(l.untold) > 0 && !l.telling
+	l.telling = l.telling || starts
+	l.mu.Unlock()
+	if starts && !s.goBackground(s.sendUntold) {
+		s.sendUntold() // for a call that was under way at Close
 	}
 }
 

@@ -114,8 +114,10 @@ func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 }
 
 // forRenewals is the pool as a source, or one connection beside it if the pool has none free after
-// half of the time, so that no lock is lost while other work uses up the pool.
-func (s *Store) forRenewals(ctx context.Context) (*pgx.Conn, func(), error) {
+// half of the time, so that no lock is lost while other work uses up the pool. It says whether that
+// is by Options.Listen, which may lead to another server by mistake.
+func (s *Store) forRenewals(ctx context.Context, byListen *bool) (*pgx.Conn, func(), error) {
+	*byListen = false
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return s.pool.acquire(ctx)
@@ -136,6 +138,7 @@ func (s *Store) forRenewals(ctx context.Context) (*pgx.Conn, func(), error) {
 		<-s.spare
 		return nil, nil, err
 	}
+	*byListen = s.listener.direct != nil
 	return c, func() {
 		closeConn(c)
 		<-s.spare

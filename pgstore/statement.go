@@ -77,7 +77,7 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 			// server process behind the connection.
 			s.unprepared.Store(true)
 			again = prepared
-		case readOnly:
+		case readOnly, noPlaces:
 			closeConn(c) // The pool makes another, which the address may lead to the new primary.
 			again = try < maxTries
 		}

@@ -253,11 +253,16 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		if len(left) == 0 {
 			return entries, nil
 		}
-		rows, err := query(ctx, s, s.forRenewals, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
+		var byListen bool
+		source := func(ctx context.Context) (*pgx.Conn, func(), error) { return s.forRenewals(ctx, &byListen) }
+		rows, err := query(ctx, s, source, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
 			[]any{names, owners, tokens, ttls, patient}, pgx.RowToStructByPos[row])
 		for _, row := range rows {
 			i := left[row.Item-1]
 			s.tell(row.Told)
+			if byListen && row.Outcome == "lost" {
+				continue
+			}
 			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
 				s.listener.forget(reqs[i].Name, reqs[i].Owner)
 			}
@@ -268,7 +273,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	for _, e := range entries {
 		if e.State == driver.Unknown {
-			return entries, errors.New("another transaction has locked the row")
+			return entries, errors.New("another transaction has locked the row, or the address of Options.Listen is that of another server")
 		}
 	}
 	return entries, nil

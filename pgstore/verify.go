@@ -27,7 +27,12 @@ type Held interface {
 // the lock is held under its token at this moment, and lets nobody else have the lock until the
 // transaction has ended. So what the transaction commits, it commits as the holder, however late
 // that is; no token need be kept with the data. Call it before the first write or after the last
-// one, and roll back after an error: the transaction is over then.
+// one, and roll back after an error: the transaction is over then. After a rollback to a savepoint
+// that is older than the call, call it again.
+//
+// With REPEATABLE READ and SERIALIZABLE call it first in the transaction, and repeat the whole
+// transaction after a failure of serialization (SQLSTATE 40001): the lock has been renewed, or has
+// ended, since the transaction's snapshot.
 //
 // The database must be that of the locks. The hold can be prolonged meanwhile when the transaction
 // has ended: keep it shorter than the TTL.

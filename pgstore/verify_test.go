@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -101,6 +104,17 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(req.TTL) // The end of the hold is by the clock of the server.
+	verify := func(lock heldLock) error {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(t.Context())
+		return s.VerifyTx(t.Context(), tx, lock)
+	}
+	if err := verify(heldLock{"name", res.Token}); !errors.Is(err, ErrNotHolder) {
+		t.Errorf("VerifyTx after the end of the hold: %v", err)
+	}
 	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); !driver.IsNotApplied(err) {
 		t.Errorf("Acquire beside a transaction that has verified the lock: %+v, %v", res, err)
 	}
@@ -108,15 +122,14 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	grant(t, s, "name", time.Minute)
-	for _, held := range []heldLock{{"name", res.Token}, {"name", res.Token + 8}, {"never", 1}} {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.VerifyTx(t.Context(), tx, held); !errors.Is(err, ErrNotHolder) {
+	kept, token := grant(t, s, "kept", time.Minute)
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	for _, held := range []heldLock{{"name", res.Token}, {"name", res.Token + 8}, {"never", 1}, {"kept", token}} {
+		if err := verify(held); !errors.Is(err, ErrNotHolder) {
 			t.Errorf("VerifyTx of %v: %v", held, err)
 		}
-		_ = tx.Rollback(t.Context())
 	}
 	for range 2 {
 		reader := request("readers", time.Minute)
@@ -124,14 +137,45 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		if res, err = s.Acquire(t.Context(), reader); err != nil {
 			t.Fatal(err)
 		}
-		tx, err := pool.Begin(t.Context())
+		if err := verify(heldLock{"readers", res.Token}); err != nil {
+			t.Errorf("VerifyTx of a reader: %v", err)
+		}
+	}
+}
+
+// In a transaction whose snapshot is older than the end of a hold, that of a slot too, VerifyTx
+// fails by the hold or as a failure of serialization.
+func TestVerifyTxOfOldSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		s := open(t)
+		var res driver.Result
+		for i := range 3 {
+			req := request("slots", time.Minute)
+			req.Limit, req.Place = 2, time.Minute
+			r, err := s.Acquire(t.Context(), req)
+			if err != nil || r.Granted != (i < 2) {
+				t.Fatal(r, err)
+			}
+			if r.Granted {
+				res = r // that of the second, beside the first
+			}
+		}
+		tx, err := s.pool.(pgxPool).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tx.Rollback(t.Context())
-		if err := s.VerifyTx(t.Context(), tx, heldLock{"readers", res.Token}); err != nil {
-			t.Errorf("VerifyTx of a reader: %v", err)
+		if _, err := tx.Exec(t.Context(), "SELECT count(*) FROM pg_class"); err != nil {
+			t.Fatal(err)
 		}
-		_ = tx.Commit(t.Context())
+		if ended, err := s.Break(t.Context(), "slots", res.Token); err != nil || len(ended) != 1 {
+			t.Fatal(ended, err)
+		}
+		err = s.VerifyTx(t.Context(), tx, heldLock{"slots", res.Token})
+		if !errors.Is(err, ErrNotHolder) && pgclient.SQLState(err) != "40001" {
+			t.Errorf("%s: VerifyTx of a hold that was broken: %v", level, err)
+		}
+		_ = tx.Rollback(t.Context())
 	}
 }

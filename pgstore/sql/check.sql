@@ -39,6 +39,8 @@ BEGIN
         SELECT 3, format('%s belongs to %I, and could run code with the rights of everybody who locks: drop it, or use another schema', o.object, o.owner::regrole::text)
           FROM (SELECT 'the relation ' || c.oid::regclass, c.relowner FROM pg_class AS c WHERE c.relnamespace = v_schema AND c.relkind <> 'i'
                 UNION ALL
+                SELECT 'the operator ' || p.oid::regoperator, p.oprowner FROM pg_operator AS p WHERE p.oprnamespace = v_schema
+                UNION ALL
                 SELECT 'the function ' || p.oid::regprocedure, p.proowner FROM pg_proc AS p WHERE p.pronamespace = v_schema) AS o (object, owner)
          WHERE o.owner NOT IN (SELECT oid FROM trusted UNION SELECT n.nspowner FROM pg_namespace AS n WHERE n.oid = v_schema)
         UNION ALL

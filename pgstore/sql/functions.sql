@@ -197,6 +197,9 @@ BEGIN
             BEGIN
                 PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
             EXCEPTION WHEN lock_not_available THEN
+                IF cardinality(p_names) = 1 THEN
+                    RAISE;
+                END IF;
                 p_patient := false; -- one wait is enough for all
                 CONTINUE;
             END;
@@ -394,7 +397,7 @@ END $$
 -- Deletes rows of names that have been free for an hour, some thousands of them, and returns how
 -- many. A row whose token the clock has not passed stays.
 CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
-@verb@ SET synchronous_commit = off AS $$
+@verb@ AS $$
 DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
@@ -411,6 +414,8 @@ CREATE OR REPLACE FUNCTION verify(p_lock_name text, p_token bigint) RETURNS void
 @verb@ AS $$
 BEGIN
     PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR SHARE;
+    -- Where the snapshot is that of the transaction, a hold that has ended since is an error, 40001.
+    PERFORM FROM holds AS h WHERE h.name = p_lock_name AND h.token <= p_token AND p_token < h.token + h.tokens FOR SHARE;
     IF NOT EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.hold AND NOT e.kept AND e.expires > clock_timestamp()
                       AND e.token <= p_token AND p_token < e.token + e.tokens) THEN
         RAISE EXCEPTION 'the lock % is not held under the token %', p_lock_name, p_token USING ERRCODE = 'HF001';
@@ -426,11 +431,10 @@ RETURNS bigint
 @verb@ SET synchronous_commit = on AS $$
 DECLARE
     v_lim  CONSTANT integer := CASE WHEN p_limit = -1 THEN 2147483647 ELSE greatest(p_limit, 1) END;
-    v_ttl  CONSTANT bigint := (p_ttl_seconds * 1000000)::bigint;
+    v_ttl  CONSTANT bigint := CASE WHEN p_ttl_seconds BETWEEN 0.01 AND 31536000 THEN (p_ttl_seconds * 1000000)::bigint END;
     v_done record;
 BEGIN
-    IF p_limit IS NULL OR p_limit < -1 OR coalesce(p_lock_name, '') = '' OR coalesce(p_holder_id, '') = ''
-       OR p_ttl_seconds IS NULL OR p_ttl_seconds NOT BETWEEN 0.01 AND 31536000 THEN
+    IF p_limit IS NULL OR p_limit < -1 OR coalesce(p_lock_name, '') = '' OR coalesce(p_holder_id, '') = '' OR v_ttl IS NULL THEN
         RAISE EXCEPTION 'a lock needs a name, a holder id, a TTL of 0.01 to 31536000 seconds and a limit of -1 or more' USING ERRCODE = '22023';
     ELSIF octet_length(p_lock_name) > 255 OR octet_length(p_holder_id) > 255 OR pg_column_size(p_metadata) > 8192 THEN
         RAISE EXCEPTION 'the name and the holder id of a lock have 255 bytes at most, and its metadata 8 kB' USING ERRCODE = '22001';
@@ -463,9 +467,6 @@ BEGIN
         RAISE EXCEPTION 'the TTL of a lock is 0.01 to 31536000 seconds' USING ERRCODE = '22023';
     END IF;
     SELECT * INTO v_done FROM renew(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', ARRAY[(p_ttl_seconds * 1000000)::bigint], true);
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'another transaction has the row of the lock locked' USING ERRCODE = '55P03';
-    END IF;
     PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
     RETURN v_done.outcome = 'held';
 END $$
