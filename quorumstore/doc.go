@@ -55,7 +55,9 @@
 // A clock that is wrong by more than a day. A node refuses the token that a client proposes if it
 // is more than [driver.MaxLead] above the node's clock, so that one client cannot use up the tokens
 // of a name for all. A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a
-// clock that far behind has no vote.
+// clock that far behind has no vote. A client with a clock more than an hour behind those of the
+// nodes proposes too little, since it assumes no greater difference: it has a lock only when nodes
+// happen to agree, and most of its attempts end with "the tokens granted do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the

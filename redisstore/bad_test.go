@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 func openFromURL(t *testing.T, text string) *Store {
@@ -55,16 +56,22 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
+// A replica, whose data may be old, answers nothing: neither that a name is held, nor that it is
+// free, nor that a hold is there, nor that it is lost.
 func TestReplica(t *testing.T) {
 	t.Parallel()
-	master, replica := servers.StartRedis(t), servers.StartRedis(t)
-	host, port, _ := strings.Cut(master.Addr, ":")
-	replica.Do("REPLICAOF", host, port)
-	eventually(t, "replica", func() bool {
-		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
-	})
+	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+	follow(t, replica, master)
 	s := open(t, replica.Addr, nil)
-	fails(t, s, driver.ErrNotApplied, "replica", "Acquire")
+	fails(t, s, driver.ErrNotApplied, "replica", allVerbs...)
+	held, atMaster := checked("name"), open(t, master.Addr, nil)
+	if res, err := atMaster.Acquire(t.Context(), held); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	eventually(t, "hold at the replica", func() bool { return replica.Do("EXISTS", "lock:name") == "1" })
+	fails(t, s, driver.ErrNotApplied, "replica", allVerbs...)
+	held.TTL, s.listener.channel = held.TTL/2, atMaster.listener.channel // so that a renewal has nothing to change
+	storecheck.Fails(t, s, held, driver.ErrNotApplied, "replica", "Acquire", "Renew", "Release")
 }
 
 func TestScriptsForgotten(t *testing.T) {

@@ -68,10 +68,6 @@ func (s *Store) explainReply(reply error) error {
 	switch {
 	case is("PARTIAL "):
 		return hintError{"a part of it was done; the user must be allowed the commands in the scripts", reply}
-	case is("value is not an integer", "WRONGTYPE "):
-		return fmt.Errorf("%w: of the keys %q (a number) and %q (a sorted set) one is something else, see TYPE and GET: "+
-			"DEL that one only, and tokens begin anew at the server's clock (%s)",
-			driver.ErrCorrupt, s.prefix+counterSuffix, s.prefix+aheadSuffix, firstLine(reply.Error()))
 	case is("CROSSSLOT "), !s.cluster && is("MOVED ", "ASK "):
 		return driver.NotApplied(hintError{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply})
 	case is("READONLY ") && s.sentinel:

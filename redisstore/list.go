@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"sync"
@@ -17,10 +18,10 @@ const scanCount = 1000
 
 // List implements [driver.Store]. It goes through all keys of the database, of every master in a
 // cluster: beside millions of other keys it takes seconds. It uses SCAN, so that it does not hold
-// up other clients.
+// up other clients. A replica is asked in vain, as for all else, since it may have an old list.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		if err := s.checkUsable(ctx); err != nil {
+		if _, err := s.Lookup(ctx, ""); err != nil { // A replica refuses it also if it has no lock.
 			yield(driver.Record{}, err)
 			return
 		}
@@ -34,19 +35,24 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		pattern, seen := escapePattern(s.prefix+prefix)+"*", map[string]bool{} // SCAN may yield a key more than once.
 		for _, master := range masters {
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
-				calls, next, err := s.lookupPage(ctx, master, pattern, cursor, seen)
-				for i := 0; err == nil && i < len(calls); i++ {
+				calls, next, err := s.pageOfCalls(ctx, master, pattern, cursor, seen)
+				if err != nil {
+					yield(driver.Record{}, s.wrapErr(err))
+					return
+				}
+				for i, err := range s.runCalls(ctx, calls) {
 					var records []driver.Record
-					records, err = parseRecords(calls[i].lock[len(s.prefix):], calls[i].reply)
+					if err == nil {
+						records, err = parseRecords(calls[i].lock[len(s.prefix):], calls[i].reply)
+					}
+					if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+						return // Only keys of a wrong type concern one name alone.
+					}
 					for _, rec := range records {
 						if !yield(rec, nil) {
 							return
 						}
 					}
-				}
-				if err != nil {
-					yield(driver.Record{}, s.wrapErr(err))
-					return
 				}
 				cursor = next
 			}
@@ -54,9 +60,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-// lookupPage looks up the locks on one page of a SCAN, except those seen. It returns the calls with
-// the replies, and the cursor of the next page.
-func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
+// pageOfCalls returns calls that look up the locks on one page of a SCAN, except those seen, and the
+// cursor of the next page.
+func (s *Store) pageOfCalls(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -75,11 +81,6 @@ func (s *Store) lookupPage(ctx context.Context, master redis.UniversalClient, pa
 		}
 		seen[key] = true
 		calls = append(calls, s.newCall(kind{script: lookupScript}, name, "", 0))
-	}
-	for _, err := range s.runCalls(ctx, calls) {
-		if err != nil {
-			return nil, 0, err
-		}
 	}
 	return calls, next, nil
 }

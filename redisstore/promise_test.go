@@ -18,8 +18,8 @@ import (
 // rights are the commands that the package comment asks for, without those of options and of the
 // connection.
 var rights = []string{
-	"exists", "get", "set", "del", "pttl", "pexpire", "time", "zadd", "zcard", "zscore", "zrange", "zrangebyscore", "zrem",
-	"zremrangebyscore", "hset", "hget", "hdel", "publish", "type",
+	"exists", "get", "set", "del", "pttl", "pexpire", "time", "incrby", "zadd", "zcount", "zscore", "zrange",
+	"zrangebyscore", "zrem", "zremrangebyscore", "hset", "hget", "hdel", "publish", "type",
 }
 
 func plus(commands []string) (words []string) {
@@ -50,10 +50,12 @@ func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	all := open(t, server.Addr, nil)
-	for _, missing := range rights {
+	for _, missing := range append([]string{"nothing"}, rights...) {
 		server.Do("ACL", "SETUSER", missing, "on", ">SecretWord", "~lock:*", "&lock:*", "-@all", "+eval", "+evalsha", "+hello", "+ping")
 		server.Do(append([]string{"ACL", "SETUSER", missing}, plus(rights)...)...)
-		server.Do("ACL", "SETUSER", missing, "-"+missing)
+		if missing != "nothing" {
+			server.Do("ACL", "SETUSER", missing, "-"+missing)
+		}
 		s := openFromURL(t, "redis://"+missing+":SecretWord@"+server.Addr)
 		for _, limit := range []int{1, 3} {
 			for _, held := range []bool{false, true} {
@@ -91,6 +93,9 @@ func TestMissingRights(t *testing.T) {
 					}
 					if err == nil {
 						continue
+					}
+					if missing == "nothing" {
+						t.Errorf("with all rights, %s: %v", verb, err)
 					}
 					if driver.IsNotApplied(err) && everything(server) != before {
 						t.Errorf("without %s, %s with limit %d: %v: it was\n%s\nand is\n%s", missing, verb, limit, err, before, everything(server))

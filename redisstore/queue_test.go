@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,6 +38,38 @@ func TestOrderInABatch(t *testing.T) {
 	}
 	if left := keys(server); len(left) != 1 {
 		t.Errorf("the keys %q are left", left)
+	}
+}
+
+// Two acquisitions of one free name and a third lock in one run get tokens of their own, as many as
+// they have asked for, and the counter has passed all.
+func TestTokensOfOneRun(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	ahead := time.Now().Add(time.Hour).UnixMicro() // The clock does not raise it.
+	server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(ahead, 10))
+	last := ahead
+	for _, tokens := range []int{1, 3} {
+		var all []*call
+		for _, name := range []string{"a", "a", "b", "b", "b"} {
+			req := request(name, time.Minute)
+			req.Place, req.Tokens = time.Minute, tokens
+			all = append(all, acquireCall(s, req))
+		}
+		sendTogether(s, all[:4]...)
+		sendTogether(s, all[4])
+		for i, c := range all {
+			token, granted := c.reply.(int64)
+			if !granted {
+				token, _ = c.reply.([]any)[1].(int64)
+			}
+			if token <= last || granted != (i == 0 || i == 2) {
+				t.Errorf("blocks of %d: call %d is granted: %v, its token is %d, want more than %d", tokens, i, granted, token, last)
+			}
+			last = token + int64(tokens) - 1
+		}
+		server.Do("DEL", "lock:a", "lock:b", "lock:"+queueInfix+"lock:a", "lock:"+queueInfix+"lock:b")
 	}
 }
 

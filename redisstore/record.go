@@ -81,7 +81,7 @@ func fillRecord(rec *driver.Record, text string) bool {
 	}
 	token, err := strconv.ParseInt(lines[0], 10, 64)
 	since, ok := serverTime(lines[1], lines[2])
-	if err != nil || token > driver.MaxToken || !ok || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
+	if err != nil || token < 1 || token > driver.MaxToken || !ok || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
 		return false
 	}
 	var metadata map[string]string

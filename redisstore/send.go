@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,8 +148,13 @@ func (s *Store) readReply(c *call) (any, error) {
 			"DEL ends it if it is the lock of another kind of client", driver.ErrInvalid, c.lock, words[len(words)-1])
 	case "failed":
 		text, _ := words[len(words)-1].(string)
-		if words[1] == int64(1) {
+		switch known := errorText(text); {
+		case words[1] == int64(1):
 			text = "PARTIAL " + text
+		case strings.HasPrefix(known, "value is not an integer"), strings.HasPrefix(known, "WRONGTYPE "):
+			return nil, fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), and %q (a hash) one is something else, see TYPE and GET: "+
+				"DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
+				driver.ErrCorrupt, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix, c.queue, c.entries, firstLine(text))
 		}
 		return nil, s.explainReply(errors.New(text))
 	}

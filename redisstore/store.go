@@ -31,8 +31,8 @@ type Options struct {
 	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten
 	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
-	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients'
-	// clocks, or as far as clocks differ, a minute at most). It costs an INFO for each grant, and
+	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients' clocks, and
+	// more where clocks differ: an hour and a second at most). It costs an INFO for each grant, and
 	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
 	// cluster.
 	//

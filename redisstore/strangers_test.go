@@ -25,15 +25,19 @@ var strangers = map[string][]string{
 	"a stream":                       {"XADD", "KEY", "*", "x", "1"},
 	"an empty text":                  {"SET", "KEY", ""},
 	"bytes that are no text":         {"SET", "KEY", "\xff\x00\xfe"},
-	"a token too large":              {"SET", "KEY", "owner\n9007199254740992\n1\n1\nholder"},
-	"a token beyond all bounds":      {"SET", "KEY", "owner\n99999999999999999999\n1\n1\nholder"},
-	"a begin in the year 300000":     {"SET", "KEY", "owner\n5\n9460730000000\n1\nholder"},
-	"a begin beyond all bounds":      {"SET", "KEY", "owner\n5\n99999999999999999999\n1\nholder"},
-	"a holder that commands screens": {"SET", "KEY", "owner\n5\n1\n1\n\x1b[2Jholder"},
-	"a holder of two lines":          {"SET", "KEY", "owner\n5\n1\n1\nholder\nline"},
-	"a long holder":                  {"SET", "KEY", "owner\n5\n1\n1\n" + strings.Repeat("h", 300)},
-	"metadata that are no texts":     {"SET", "KEY", "owner\n5\n1\n1\nholder\n{\"a\":1}"},
-	"metadata that are large":        {"SET", "KEY", "owner\n5\n1\n1\nholder\n{\"a\":\"" + strings.Repeat("x", 2000) + "\"}"},
+	"a shared lock of a secret":      {"SET", "KEY", "shared:secret"},
+	"a shared lock without holds":    {"SET", "KEY", "shared:\n5 0"},
+	"a token of none":                {"SET", "KEY", "owner\n0 1 c\n1\n1\nholder"},
+	"a token too large":              {"SET", "KEY", "owner\n9007199254740992 1 c\n1\n1\nholder"},
+	"a token beyond all bounds":      {"SET", "KEY", "owner\n99999999999999999999 1 c\n1\n1\nholder"},
+	"a block beyond all bounds":      {"SET", "KEY", "owner\n1 99999999999999999999 c\n1\n1\nholder"},
+	"a begin in the year 300000":     {"SET", "KEY", "owner\n5 1 c\n9460730000000\n1\nholder"},
+	"a begin beyond all bounds":      {"SET", "KEY", "owner\n5 1 c\n99999999999999999999\n1\nholder"},
+	"a holder that commands screens": {"SET", "KEY", "owner\n5 1 c\n1\n1\n\x1b[2Jholder"},
+	"a holder of two lines":          {"SET", "KEY", "owner\n5 1 c\n1\n1\nholder\nline"},
+	"a long holder":                  {"SET", "KEY", "owner\n5 1 c\n1\n1\n" + strings.Repeat("h", 300)},
+	"metadata that are no texts":     {"SET", "KEY", "owner\n5 1 c\n1\n1\nholder\n{\"a\":1}"},
+	"metadata that are large":        {"SET", "KEY", "owner\n5 1 c\n1\n1\nholder\n{\"a\":\"" + strings.Repeat("x", 2000) + "\"}"},
 }
 
 // Another kind of client holds what it has left under a name, whatever it looks like:
@@ -129,5 +133,28 @@ func TestStrangers(t *testing.T) {
 			server.Do("DEL", "lock:name")
 		}
 		grant(t, s, "name", time.Minute)
+	}
+}
+
+// A listing goes on after a lock with a key of another type beside it, and the error names that key.
+func TestListGoesOn(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for _, name := range []string{"a", "b", "c"} {
+		grant(t, s, name, time.Minute)
+	}
+	for _, key := range []string{queueInfix, entriesInfix} {
+		server.Do("SET", "lock:"+key+"lock:b", "x")
+		listed := map[string]bool{}
+		for rec, err := range s.List(t.Context(), "") {
+			if listed[rec.Name] = true; err != nil && (!errors.Is(err, driver.ErrCorrupt) || !strings.Contains(err.Error(), strconv.Quote("lock:"+key+"lock:b"))) {
+				t.Error(err)
+			}
+		}
+		if !listed["a"] || !listed["c"] {
+			t.Errorf("listed beside a wrong %q: %v", key, listed)
+		}
+		server.Do("DEL", "lock:"+key+"lock:b")
 	}
 }

@@ -63,7 +63,7 @@ local function verb(lock, queue, entries, a)
     if call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PXAT', heldEnds) then
       return token
     end
-    allFree = false -- Two of this run want the lock.
+    allFree, nextToken = false, nextToken - tokens -- Two of this run want the lock.
     return verb(lock, queue, entries, a)
   end
   local e = {owner = owner, kind = free and 'h' or 'p', ends = ms + (free and ttl or place), token = token, limit = limit, rest = rest}

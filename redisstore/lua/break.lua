@@ -10,6 +10,7 @@ local function verb(lock, queue, entries, a)
     end
     return {0, {}}
   end
+  s:settle()
   for _, e in ipairs(s:holds(1000000)) do
     if token == 0 or e.token <= token and token < e.token + match(e.rest, '^%d+') then
       ended[#ended + 1] = e

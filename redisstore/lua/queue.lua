@@ -12,6 +12,10 @@ local function newRule()
   if not now then
     readClock()
   end
+  local refusal = redis.pcall('ZREM', KEYS[2], '') -- It changes nothing. What a replica says may be old.
+  if type(refusal) == 'table' and string.find(refusal.err, 'READONLY ', 1, true) then
+    error(refusal, 0)
+  end
 
   local function write(...)
     local reply = call(...)
@@ -123,7 +127,7 @@ local function newRule()
     self.n, self.least = 0, unlimited
     if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
       error(value, 0)
-    elseif type(value) == 'string' and sub(value, 1, 7) == 'shared:' then
+    elseif type(value) == 'string' and match(value, '^shared:\n%d+ [1-9]') then
       self.counts, self.till, since = {}, ms + call('PTTL', self.lock), format('(-%d', ms)
       for limit, count in string.gmatch(value, '\n(%d+) (%d+)') do
         self.counts[tonumber(limit)] = tonumber(count)
@@ -131,7 +135,7 @@ local function newRule()
       end
     elseif value then
       self.n, self.least, self.foreign = 1, 1, value
-      local owner, token, rest = match(type(value) == 'string' and value or '', '^([^\n]+)\n(%d+) (%d+ [^\n]*\n%d+\n%d+\n.*)$')
+      local owner, token, rest = match(type(value) == 'string' and value or '', '^([^\n]+)\n([1-9]%d*) ([1-8] [^\n]*\n%d+\n%d+\n.*)$')
       if owner then
         self.hold = {owner = owner, kind = sub(owner, 1, 9) == 'released:' and 'k' or 'h', token = tonumber(token), limit = 1, rest = rest}
         self.foreign = nil

@@ -31,9 +31,6 @@ local function verb(lock, queue, entries, a)
     call('SET', lock, owner .. '\n' .. has .. ' ' .. tokens .. ' ' .. channel .. public, 'KEEPTTL')
     wrote = true
   end
-  local left = call('PTTL', lock)
-  if left < ttl or replicas > 0 then -- WAIT confirms a write only.
-    call('PEXPIRE', lock, format('%d', math.max(left, ttl)))
-  end
+  call('PEXPIRE', lock, format('%d', math.max(call('PTTL', lock), ttl))) -- A replica refuses it, and WAIT confirms it.
   return {'held', tonumber(has)}
 end
