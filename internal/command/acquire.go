@@ -46,7 +46,7 @@ func newAcquire(c *cli) *cobra.Command {
 		Short:   "Take a lock and print a ticket for it",
 		Long:    acquireLong,
 		Example: acquireExample,
-		Args:    oneName,
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.checkFlags(cmd.Flags()); err != nil {
 				return err

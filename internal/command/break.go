@@ -44,7 +44,7 @@ func newBreak(c *cli) *cobra.Command {
 		Short:   "End the hold of a lock by force",
 		Long:    breakLong,
 		Example: breakExample,
-		Args:    oneName,
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("token") && token < 1 {
 				return usageError(fmt.Errorf("--token %d is below 1", token), "holdfast show "+args[0])

@@ -56,7 +56,7 @@ func newDoctor(c *cli) *cobra.Command {
 		Short:   "Examine a store for what endangers locks",
 		Long:    doctorLong,
 		Example: doctorExample,
-		Args:    noArgument,
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.onCommandLine = cmd.Flags().Changed("store")
 			ctx, stop := interruptContext()

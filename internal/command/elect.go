@@ -138,7 +138,7 @@ func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
 			return err
 		}
 		defer stopPage()
-		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: slog.New(messageHandler{r.messageWriter(os.Stderr)})}
+		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: slog.New(slog.NewTextHandler(r.messageWriter(os.Stderr), nil))}
 		err = election.New(client, r.name, options).Run(ctx, func(ctx context.Context, _ election.Term) error {
 			r.page.lock.Store(holdfast.FromContext(ctx))
 			defer r.page.lock.Store(nil)

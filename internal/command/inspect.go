@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
@@ -34,38 +32,8 @@ func (c *cli) newLogger(w io.Writer) *slog.Logger {
 	if !c.verbose || c.quiet {
 		return nil
 	}
-	return slog.New(messageHandler{w})
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
-
-// A messageHandler writes log records as messages of the program. Their attributes follow in
-// parentheses.
-type messageHandler struct{ w io.Writer }
-
-// waitingMessage is a record of package holdfast for which announceWait has a fuller message.
-const waitingMessage = "waiting for lock"
-
-func (h messageHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == waitingMessage {
-		return nil
-	}
-	var attrs []string
-	r.Attrs(func(a slog.Attr) bool {
-		value := a.Value.String()
-		if a.Value.Kind() == slog.KindDuration {
-			value = lockview.ShortDuration(a.Value.Duration())
-		}
-		attrs = append(attrs, a.Key+"="+value)
-		return true
-	})
-	reportError(h.w, &exitError{err: fmt.Errorf("%s (%s)", r.Message, strings.Join(attrs, ", "))})
-	return nil
-}
-
-// WithAttrs and WithGroup complete the interface. Package holdfast does not use them.
-func (h messageHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h messageHandler) WithGroup(string) slog.Handler      { return h }
 
 // messageWriter returns w, or under --quiet a writer that discards everything.
 func (c *cli) messageWriter(w io.Writer) io.Writer {
@@ -142,36 +110,12 @@ func interruptContext() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(nil) }
 }
 
-// oneName checks the arguments of a subcommand that takes a NAME.
-func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError(fmt.Errorf("want one NAME, got %d", len(args)), cmd.CommandPath()+" NAME")
-	}
-	return nil
-}
-
-// atMostOne checks the arguments of a subcommand that takes one argument or none.
-func atMostOne(what string) cobra.PositionalArgs {
+// arguments checks how many arguments a subcommand gets: from least to most.
+func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usageError(fmt.Errorf("want one %s at most, got %d", what, len(args)), cmd.CommandPath()+" "+what)
+		if len(args) >= least && len(args) <= most {
+			return nil
 		}
-		return nil
+		return usageError(fmt.Errorf("want %s, got %d", []string{"no argument", "one argument"}[most], len(args)), "holdfast "+cmd.Use)
 	}
-}
-
-// noArgument checks the arguments of a subcommand that takes none.
-func noArgument(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError(fmt.Errorf("want no argument, got %q", args[0]), cmd.CommandPath())
-	}
-	return nil
-}
-
-// firstArg returns the only argument, or an empty string.
-func firstArg(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
 }

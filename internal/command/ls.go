@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,18 +46,19 @@ func newLs(c *cli) *cobra.Command {
 		Short:   "List the locks that are held",
 		Long:    lsLong,
 		Example: lsExample,
-		Args:    atMostOne("PREFIX"),
+		Args:    arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			prefix := strings.Join(args, "")
 			if !watch {
 				ctx := context.Background()
 				return c.inspect(ctx, func(client *holdfast.Client) error {
-					return c.printLocks(ctx, client, firstArg(args))
+					return c.printLocks(ctx, client, prefix)
 				})
 			}
 			ctx, stop := interruptContext()
 			defer stop()
 			return c.inspect(ctx, func(client *holdfast.Client) error {
-				return c.watchLocks(ctx, client, firstArg(args))
+				return c.watchLocks(ctx, client, prefix)
 			})
 		},
 	}

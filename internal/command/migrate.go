@@ -37,7 +37,7 @@ func newMigrate(c *cli) *cobra.Command {
 		Short:   "Set up a store in PostgreSQL",
 		Long:    migrateLong,
 		Example: migrateExample,
-		Args:    noArgument,
+		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptContext()
 			defer stop()

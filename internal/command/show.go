@@ -28,7 +28,7 @@ func newShow(c *cli) *cobra.Command {
 		Short:   "Show who holds a lock",
 		Long:    showLong,
 		Example: showExample,
-		Args:    oneName,
+		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx := context.Background()
 			return c.inspect(ctx, func(client *holdfast.Client) error {

@@ -81,12 +81,12 @@ var methodName = regexp.MustCompile("^(adopt|hand over)")
 func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Client, holdfast.Ticket) error) *cobra.Command {
 	return &cobra.Command{
 		Use:  verb + " [TICKET | -]",
-		Args: atMostOne("TICKET"),
+		Args: arguments(0, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			ticket, err := readTicket(firstArg(args), os.Stdin)
+			ticket, err := readTicket(strings.Join(args, ""), os.Stdin)
 			if err != nil {
 				return c.finalError(context.Background(), err)
 			}

@@ -56,7 +56,7 @@ func newUI(c *cli) *cobra.Command {
 		Short:   "Serve a page that shows the locks",
 		Long:    uiLong,
 		Example: uiExample,
-		Args:    noArgument,
+		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := interruptContext()
 			defer stop()

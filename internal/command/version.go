@@ -25,7 +25,7 @@ func newVersion(c *cli) *cobra.Command {
 		Use:   "version",
 		Short: "Tell which version this is",
 		Long:  "Version prints the version, the commit it was built from, the version of Go, and\nthe platform.",
-		Args:  noArgument,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.json {
 				return c.finalError(cmd.Context(), printJSON(readBuildInfo()))

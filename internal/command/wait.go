@@ -33,7 +33,7 @@ func newWait(c *cli) *cobra.Command {
 		Short:   "Wait until nobody holds a lock",
 		Long:    waitLong,
 		Example: waitExample,
-		Args:    oneName,
+		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := c.checkMaxOutage(); err != nil {
 				return err
