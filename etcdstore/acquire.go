@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 var errAgain = errors.New("the owner has an entry already")
@@ -21,9 +22,10 @@ var errAgain = errors.New("the owner has an entry already")
 // which takes the name to be free.
 type attempt struct {
 	driver.Request
-	isHold bool      // to be made, and not a place
-	until  time.Time // until when it is to last
+	isHold bool // It holds, as far as is known.
+	anyway bool // It is made whatever has come since, and the reply has the queue.
 	lease  *lease
+	lasts  time.Time // the lease, at least
 	queue  queue
 	last   int64 // the last token, if there is a counter of the name
 	lastAt int64 // the revision of the counter, or 0
@@ -31,9 +33,9 @@ type attempt struct {
 
 // Acquire implements [driver.Store].
 //
-// One transaction takes a name that is free. Otherwise the reply has the queue. Then the next one
-// makes a hold, if that would hold and nothing has come since, or a place, whatever has come.
-// Another follows only if that one has changed nothing.
+// One transaction takes a name that is free. Otherwise the reply has the queue. With a Place, the
+// next one makes an entry, whatever has come since. Without, it makes a hold, if that would hold
+// and nothing has come. Another follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	ctx, cancel, err := s.begin(ctx, req.Name)
 	if err != nil {
@@ -50,21 +52,31 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case req.Floor > s.wall().Add(driver.MaxLead).UnixMicro():
 		return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 	}
-	a := &attempt{Request: req}
-	for isReplaced := false; ; {
-		ttl := req.TTL
-		if a.isHold = admits(a.queue.records, req.Limit); !a.isHold {
-			ttl = req.Place
+	a, own := &attempt{Request: req}, ""
+	if req.Detached {
+		own = id(req.Name, req.Owner)
+	}
+	isReplaced := false
+	for try := 0; ; try++ {
+		if err := pause(ctx, try); err != nil {
+			return res, driver.NotApplied(err)
 		}
-		if ttl == 0 {
-			holds, err := s.publish(ctx, a.queue.records[:1], a.queue.waiting(), nil)
+		ttl := req.TTL
+		a.isHold, a.anyway = admits(a.queue.records, req.Limit), try > 0 && req.Place > 0
+		switch {
+		case a.anyway && a.isHold:
+			ttl = max(req.TTL, req.Place)
+		case a.anyway:
+			ttl = req.Place
+		case !a.isHold:
+			holds, err := s.publish(ctx, queue{records: a.queue.records[:1]})
 			if err == nil {
-				res.Held = holds[0]
+				res.Held, res.Held.Waiting = holds[0], a.queue.waiting()
 			}
 			return res, err
 		}
-		a.until = time.Now().Add(ttl)
-		if a.lease, err = s.leaseFor(ctx, ttl); err != nil {
+		a.lasts = time.Now().Add(ttl)
+		if a.lease, err = s.leaseFor(ctx, ttl, own); err != nil {
 			return res, err
 		}
 		token, err := s.makeEntry(ctx, a)
@@ -90,7 +102,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	rec := record{Base: a.lease.base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
 	var ops []clientv3.Op
 	if a.Floor > 0 || a.last > 0 {
-		counters, err := s.leaseFor(ctx, countersLast)
+		counters, err := s.leaseFor(ctx, countersLast, "")
 		if err != nil {
 			return 0, err
 		}
@@ -103,7 +115,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	e := &entry{
 		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.entriesKey(a.Name) + strconv.Itoa(slot), value: rec.encode(),
-		lease: a.lease, on: a.lease.id, base: rec.Base, lasts: a.until, until: a.until, held: a.isHold,
+		lease: a.lease, own: a.lease.own, on: a.lease.id, base: rec.Base, lasts: a.lasts, until: a.lasts,
 	}
 	ops = append(ops, clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on)))
 	s.mu.Lock()
@@ -116,15 +128,16 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
 		clientv3.Compare(clientv3.ModRevision(s.epochKey(a.lease)), "=", a.lease.epoch),
 		clientv3.Compare(clientv3.ModRevision(s.tokenKey(a.Name)), "=", a.lastAt),
+		s.isBase(rec.Base),
 	}
 	s.mu.Unlock()
-	if a.isHold {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(a.Name)), "<", a.queue.revision+1).WithPrefix())
-	} else {
+	if a.anyway {
 		ops = append([]clientv3.Op{s.getEntries(a.Name)}, ops...)
+	} else {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(a.Name)), "<", a.queue.revision+1).WithPrefix())
 	}
-	s.sweeper.Do(func() { s.goWhileOpen(s.endUnrenewed) })
-	resp, revision, err := s.write(ctx, a.Name, conditions, ops, s.getEntries(a.Name), clientv3.OpGet(s.tokenKey(a.Name)), clientv3.OpGet(s.epochKey(a.lease)))
+	resp, revision, err := s.write(ctx, a.Name, conditions, ops,
+		s.getEntries(a.Name), clientv3.OpGet(s.tokenKey(a.Name)), clientv3.OpGet(s.epochKey(a.lease)), clientv3.OpGet(s.baseKey()))
 	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
 		if _, _, endErr := s.write(ctx, a.Name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
 			err = driver.NotApplied(err)
@@ -134,7 +147,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		return 0, err // Renew tells what has become of it.
 	}
 	isMade := err == nil && resp.Succeeded
-	if err == nil && !(isMade && a.isHold) {
+	if err == nil && (a.anyway || !isMade) {
 		err = s.noteFound(a, resp, revision)
 	}
 	s.mu.Lock()
@@ -144,6 +157,11 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		return 0, err
 	}
 	e.token, e.modified = max(rec.Base+revision, rec.Least), revision
+	if a.isHold && !admits(a.queue.records, a.Limit) { // Another has come since.
+		a.isHold = false
+		e.until = e.until.Add(min(a.Place-a.TTL, 0))
+	}
+	e.held = a.isHold
 	if n := len(a.queue.records); n > 0 && !e.held && e.limit <= 1 {
 		e.before = a.queue.records[n-1]
 	}
@@ -152,7 +170,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	return max(rec.Base+revision, rec.Least), err
 }
 
-// noteFound records what a transaction has found that has made a place or nothing.
+// noteFound records the queue that a transaction has found, and the rest if it has made nothing.
 func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err error) {
 	a.queue, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, revision)
 	if err != nil || resp.Succeeded {
@@ -167,10 +185,23 @@ func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err
 		a.last, _ = strconv.ParseInt(string(counter[0].Value), 10, 64) // else 0
 		a.lastAt = counter[0].ModRevision
 	}
-	if epoch := resp.Responses[2].GetResponseRange().Kvs; len(epoch) > 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		a.lease.epoch = max(a.lease.epoch, epoch[0].ModRevision)
+	// Somebody may have deleted all keys of the prefix: there is no epoch then, and another base.
+	epoch, base := resp.Responses[2].GetResponseRange().Kvs, resp.Responses[3].GetResponseRange().Kvs
+	if len(base) == 0 || string(base[0].Value) != strconv.FormatInt(a.lease.base, 10) {
+		s.replace(a.lease)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.lease.epoch = 0; len(epoch) > 0 {
+		a.lease.epoch = epoch[0].ModRevision
 	}
 	return nil
+}
+
+// pause waits before what is done again, but for the first time.
+func pause(ctx context.Context, try int) error {
+	if try < 2 {
+		return nil
+	}
+	return retry.Sleep(ctx, retry.Backoff(try-2, 2*time.Millisecond, 100*time.Millisecond))
 }

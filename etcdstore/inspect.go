@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
-	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -27,55 +24,67 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	if err != nil {
 		return nil, err
 	}
-	return s.publish(ctx, q.holds(), q.waiting(), nil)
+	return s.publish(ctx, q)
 }
 
 // pageSize is how many entries of a listing are read in one request.
 const pageSize = 500
 
-// List implements [driver.Store]. It reads all entries at one revision.
+// List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		var revision int64
-		var kvs []*mvccpb.KeyValue
-		begin, left := s.prefix+"lock/"+prefix, map[int64]time.Duration{}
-		end := clientv3.GetPrefixRangeEnd(begin)
-		for more := true; more; {
-			page, pageRevision, err := s.readPage(ctx, begin, end, revision)
-			if err != nil {
-				yield(driver.Record{}, err)
+		kvs, err := s.readEntries(ctx, prefix)
+		var queues []queue
+		for len(kvs) > 0 {
+			n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
+			if n < 0 {
+				n = len(kvs)
+			}
+			slices.SortFunc(kvs[:n], func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
+			q, corrupt := s.decodeQueue(kvs[:n], 0)
+			if corrupt == nil {
+				queues = append(queues, q)
+			} else if !yield(driver.Record{}, corrupt) {
 				return
 			}
-			kvs, more, revision = append(kvs, page.Kvs...), page.More, cmp.Or(revision, pageRevision)
-			for len(kvs) > 0 {
-				n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
-				if n < 0 && more { // There may be more of this name.
-					begin = string(kvs[len(kvs)-1].Key) + "\x00"
-					break
-				}
-				if n < 0 {
-					n = len(kvs)
-				}
-				if !s.yieldName(ctx, kvs[:n], left, yield) {
-					return
-				}
-				kvs = kvs[n:]
+			kvs = kvs[n:]
+		}
+		var records []driver.Record
+		if err == nil {
+			records, err = s.publish(ctx, queues...)
+		}
+		for _, rec := range records {
+			if !yield(rec, nil) {
+				return
 			}
+		}
+		if err != nil {
+			yield(driver.Record{}, err)
 		}
 	}
 }
 
-func (s *Store) readPage(ctx context.Context, begin, end string, revision int64) (*pb.RangeResponse, int64, error) {
-	ctx, cancel, err := s.begin(ctx, "all")
-	if err != nil {
-		return nil, 0, err
+// readEntries reads the keys of all entries of the names that begin with prefix.
+func (s *Store) readEntries(ctx context.Context, prefix string) (kvs []*mvccpb.KeyValue, err error) {
+	var revision int64
+	begin := s.prefix + "lock/" + prefix
+	end := clientv3.GetPrefixRangeEnd(begin)
+	for more := true; more; {
+		pageCtx, cancel, err := s.begin(ctx, "all")
+		if err != nil {
+			return nil, err
+		}
+		responses, last, err := s.do(pageCtx, clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision)))
+		if cancel(); err != nil {
+			return nil, err
+		}
+		page := responses[0].GetResponseRange()
+		kvs, more, revision = append(kvs, page.Kvs...), page.More, cmp.Or(revision, last)
+		if more {
+			begin = string(kvs[len(kvs)-1].Key) + "\x00"
+		}
 	}
-	defer cancel()
-	responses, last, err := s.do(ctx, clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision)))
-	if err != nil {
-		return nil, 0, err
-	}
-	return responses[0].GetResponseRange(), last, nil
+	return kvs, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.
@@ -84,27 +93,4 @@ func nameOf(kv *mvccpb.KeyValue) []byte {
 		return kv.Key[:i+1]
 	}
 	return kv.Key
-}
-
-// yieldName yields the holds among the entries of a name, and reports whether the listing goes on.
-func (s *Store) yieldName(
-	ctx context.Context, kvs []*mvccpb.KeyValue, left map[int64]time.Duration, yield func(driver.Record, error) bool,
-) bool {
-	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
-	q, err := s.decodeQueue(kvs, 0)
-	var records []driver.Record
-	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, requestBound)
-		defer cancel()
-		records, err = s.publish(ctx, q.holds(), q.waiting(), left)
-	}
-	if err != nil {
-		return yield(driver.Record{}, err) && errors.Is(err, driver.ErrCorrupt)
-	}
-	for _, rec := range records {
-		if !yield(rec, nil) {
-			return false
-		}
-	}
-	return true
 }

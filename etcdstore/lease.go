@@ -26,6 +26,8 @@ const (
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
 
+	leaseIdle = time.Minute // after which a lease without entries ends
+
 	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
 	// after driver.MaxLead.
 	countersLast = 2 * driver.MaxLead
@@ -33,15 +35,24 @@ const (
 	leaseBits = 23 // of the number of a lease, of those of one Store; the others are the Store's
 )
 
-// A lease is a lease of the server for all entries of this Store with one TTL. It is kept alive
-// when one of them is made or renewed, so it prolongs them all: endUnrenewed ends those that were
-// not renewed themselves. The goroutine with Store.turn changes it, with Store.mu locked.
+// A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
+// when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
+// renewed themselves. A detached entry, and one that another Store has made, has leases of its own,
+// which end in time without this process. The goroutine with Store.turn changes a lease, with
+// Store.mu locked.
 type lease struct {
-	seconds int64
+	leaseKey
 	id      clientv3.LeaseID // 0 until it is granted
 	base    int64            // as of the grant, so of the same data: without its data, a server does not know the lease
 	epoch   int64            // the revision of its epoch key: a transaction of another epoch makes no entry
 	certain time.Time        // It lasts until then at least.
+	used    time.Time        // when it was last asked for
+}
+
+// A leaseKey is what a lease is for.
+type leaseKey struct {
+	seconds int64
+	own     string // the id of its only entry, "" if others share it
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -58,32 +69,36 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
-// caller whose turn it is grants it or keeps it alive, also for those that wait.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
-	until := time.Now().Add(ttl)
-	for hasTurn := false; ; {
+// caller whose turn it is grants it or keeps it alive, also for those that wait. The id of an entry
+// in own gets that entry's own lease.
+func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*lease, error) {
+	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
+	now, key := time.Now(), leaseKey{leaseSeconds(ttl), own}
+	for try := 0; ; try++ {
 		s.mu.Lock()
-		l := s.leases[leaseSeconds(ttl)]
-		if l == nil || l.id != 0 && !l.lasts(time.Now()) {
-			l = &lease{seconds: leaseSeconds(ttl)}
-			s.leases[l.seconds] = l
+		l := s.leases[key]
+		if l == nil || !l.lasts(time.Now()) {
+			l = &lease{leaseKey: key}
 		}
-		isReady := l.base != 0 && l.lasts(until)
+		l.used = time.Now()
+		isReady := l.base != 0 && l.lasts(now.Add(ttl))
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
 		}
-		if !hasTurn {
+		if try == 0 {
 			select {
 			case s.turn <- struct{}{}:
 				defer func() { <-s.turn }()
-				hasTurn = true
 				continue
 			case <-ctx.Done():
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
-		err := s.prolong(ctx, l)
+		err := pause(ctx, try)
+		if err == nil {
+			err = s.prolong(ctx, l)
+		}
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && l.base != 0:
@@ -96,7 +111,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 
 // prolong grants a lease, or keeps it alive. What is certain counts from before the sending.
 func (s *Store) prolong(ctx context.Context, l *lease) (err error) {
-	id, base := l.id, l.base // which only this goroutine changes
+	id, base, isNew := l.id, l.base, l.id == 0 // which only this goroutine changes
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
 	var sent time.Time
@@ -123,6 +138,9 @@ func (s *Store) prolong(ctx context.Context, l *lease) (err error) {
 	defer s.mu.Unlock()
 	if l.base == 0 { // Neither ever changes.
 		l.id, l.base = id, base
+	}
+	if isNew && id != 0 {
+		s.leases[l.leaseKey] = l
 	}
 	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 		l.certain = end
@@ -183,24 +201,49 @@ func (s *Store) readBase(ctx context.Context) (int64, error) {
 	return base, nil
 }
 
+// isBase is the condition that a base is that of the data. It tells them from those of a cluster
+// that has lost them, and of a prefix whose keys somebody has deleted.
+func (s *Store) isBase(base int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(base, 10))
+}
+
 // replace has new entries use another lease than this one, which may have a key of somebody else:
 // then a server refuses it. The lease ends at once if this Store has no entries.
 func (s *Store) replace(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leases[l.seconds] == l {
-		delete(s.leases, l.seconds)
+	if s.leases[l.leaseKey] == l {
+		delete(s.leases, l.leaseKey)
 	}
-	if len(s.entries) == 0 && !s.closed {
+	if len(s.entries) == 0 && s.alive.Err() == nil {
 		s.group.Go(func() { s.revoke(s.alive, l.id) })
 	}
 }
 
-// revoke ends a lease, or lets its time end it.
-func (s *Store) revoke(ctx context.Context, id clientv3.LeaseID) {
+// takeUnused takes leases out of use that no entry has, and that were not asked for in a time. It
+// returns them. The caller holds s.mu.
+func (s *Store) takeUnused(idle time.Duration) (unused []clientv3.LeaseID) {
+	has := map[clientv3.LeaseID]bool{}
+	for _, e := range s.entries {
+		has[e.on], has[e.to] = true, true
+	}
+	for key, l := range s.leases {
+		if !has[l.id] && time.Since(l.used) >= idle && key.seconds != leaseSeconds(countersLast) {
+			delete(s.leases, key)
+			unused = append(unused, l.id)
+		}
+	}
+	return unused
+}
+
+// revoke ends leases, and returns those that are left after a second. Their time ends them as well.
+func (s *Store) revoke(ctx context.Context, ids ...clientv3.LeaseID) []clientv3.LeaseID {
 	ctx, cancel := context.WithTimeout(ctx, closeBound)
 	defer cancel()
-	_, _ = s.client.Revoke(ctx, id)
+	for ; len(ids) > 0 && ctx.Err() == nil; ids = ids[1:] {
+		_, _ = s.client.Revoke(ctx, ids[0])
+	}
+	return ids
 }
 
 // noteLeaseEnded has no lease used any more: a server that does not know one may have lost others.
@@ -211,12 +254,12 @@ func (s *Store) noteLeaseEnded() {
 	s.notices.Send("", "", 0)
 }
 
-// endUnrenewed ends, once a second, the entries that their owners have not renewed in time. Those
-// on a lease of another Store have been renewed there.
-func (s *Store) endUnrenewed() {
+// sweep ends, once a second, the entries that their owners have not renewed in time, and leases
+// that were not used for a while. Entries on a lease of another Store have been renewed there.
+func (s *Store) sweep() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	for unused := []clientv3.LeaseID(nil); ; {
 		select {
 		case <-s.alive.Done():
 			return
@@ -229,7 +272,9 @@ func (s *Store) endUnrenewed() {
 				due = append(due, e)
 			}
 		}
+		unused = append(unused, s.takeUnused(leaseIdle)...)
 		s.mu.Unlock()
+		unused = s.revoke(s.alive, unused...)
 		for _, e := range due {
 			ctx, cancel := context.WithTimeout(s.alive, requestBound)
 			_, revision, err := s.look(ctx, e)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -81,14 +82,10 @@ func (r *record) token() int64 { return max(r.Base+r.kv.CreateRevision, r.Least)
 
 // public returns the Record of a hold without the time that is left.
 func (r *record) public(waiting int) driver.Record {
-	rec := driver.Record{
+	return driver.Record{
 		Name: r.name, Holder: r.Holder, Token: r.token(), Since: time.UnixMilli(min(max(r.Since, 0), 1<<47)),
 		Kept: r.Kept, Limit: r.Limit, Waiting: waiting, Metadata: r.Metadata,
 	}
-	if rec.Kept {
-		rec.Holder, rec.Metadata = "", nil
-	}
-	return rec
 }
 
 // A queue has the entries of a name in their order, as of a revision.
@@ -150,29 +147,46 @@ func admits(ahead []*record, limit int) bool {
 	return n <= max(limit, 1)
 }
 
-// publish returns the Records of holds and keeps of one name, with the time that is left of each,
-// which is that of its lease. The times that are known are in left, which may be nil.
-func (s *Store) publish(ctx context.Context, holds []*record, waiting int, left map[int64]time.Duration) (records []driver.Record, err error) {
-	if left == nil {
-		left = map[int64]time.Duration{}
-	}
-	for _, r := range holds {
-		if _, ok := left[r.kv.Lease]; !ok && r.kv.Lease != 0 { // 0 is no record of this package
-			rest, err := s.remaining(ctx, clientv3.LeaseID(r.kv.Lease))
-			if err != nil {
-				return nil, err
-			}
-			left[r.kv.Lease] = rest
+// publish returns the Records of the holds and keeps of names, with the time that is left of each,
+// which is that of its lease. It asks for those of 16 leases at a time.
+func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
+	var leases []int64
+	for _, q := range queues {
+		for _, r := range q.holds() {
+			records, leases = append(records, r.public(q.waiting())), append(leases, r.kv.Lease)
 		}
-		rec := r.public(waiting)
-		rec.Remaining = cmp.Or(max(left[r.kv.Lease], 0), time.Second/2) // the server rounds down
-		records = append(records, rec)
+	}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	left := map[int64]time.Duration{}
+	asked := slices.Compact(slices.Sorted(slices.Values(leases)))
+	for part := range slices.Chunk(asked, 1+len(asked)/16) {
+		group.Go(func() {
+			for _, id := range part {
+				rest, restErr := s.remaining(ctx, clientv3.LeaseID(id))
+				mu.Lock()
+				left[id], err = rest, cmp.Or(err, restErr)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if err != nil {
+		return nil, err
+	}
+	for i := range records {
+		records[i].Remaining = cmp.Or(max(left[leases[i]], 0), time.Second/2) // the server rounds down
 	}
 	return records, nil
 }
 
 // remaining returns how long a lease lasts, in whole seconds.
 func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
+	if id == 0 { // No record of this package has none.
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
 	err = s.send(ctx, true, func(ctx context.Context) error {
 		resp, err := s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
 		left = time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second

@@ -1,8 +1,9 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
-	"time"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -41,7 +42,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 // keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
 // only if nothing else has since it was read, so that a request which arrives late does nothing.
 func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	for {
+	for try := 0; ; try++ {
+		if err := pause(ctx, try); err != nil {
+			return false, driver.NotApplied(err)
+		}
 		q, err := s.readQueue(ctx, req.Name)
 		if err != nil {
 			return false, driver.NotApplied(err)
@@ -84,25 +88,24 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	if err != nil {
 		return nil, err
 	}
-	left := map[int64]time.Duration{}
-	for _, r := range q.holds() {
-		if token != 0 && token != r.token() {
-			continue
+	waiting := q.waiting()
+	holds := slices.DeleteFunc(slices.Clone(q.holds()), func(r *record) bool { return token != 0 && token != r.token() })
+	for part := range slices.Chunk(holds, maxOps) {
+		var calls []*call
+		for _, r := range part { // Each goes by its key, so that they go together.
+			calls = append(calls, &call{name: r.key(), op: clientv3.OpTxn(
+				[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)}, []clientv3.Op{clientv3.OpDelete(r.key())}, nil)})
 		}
-		records, err := s.publish(ctx, []*record{r}, q.waiting(), left)
-		if err != nil {
+		if err := s.writeAll(ctx, calls...); err != nil {
 			return ended, err
 		}
-		resp, _, err := s.write(ctx, name, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)},
-			[]clientv3.Op{clientv3.OpDelete(r.key())})
-		switch {
-		case err != nil:
-			return ended, err
-		case resp.Succeeded:
-			ended = append(ended, records...)
+		for i, c := range calls {
+			if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
+				ended = append(ended, part[i].public(waiting))
+			}
 		}
 	}
-	return ended, nil
+	return ended, err
 }
 
 // A Lock is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the

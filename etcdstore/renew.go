@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -45,7 +44,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
 		renewals[i] = r
-		if r.lease, r.err = s.leaseFor(ctx, req.TTL); r.err == nil {
+		own := ""
+		s.mu.Lock()
+		if e := s.entries[id(req.Name, req.Owner)]; e != nil {
+			own = e.own
+		}
+		s.mu.Unlock()
+		if r.lease, r.err = s.leaseFor(ctx, req.TTL, own); r.err == nil {
 			for _, condition := range s.beginRenewal(r) {
 				checks = append(checks, check{r, condition})
 			}
@@ -88,7 +93,7 @@ func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
 	e := s.entries[id(r.Name, r.Owner)]
 	switch {
 	case e == nil: // It was requested through another Store.
-		e = &entry{name: r.Name, owner: r.Owner, until: r.end}
+		e = &entry{name: r.Name, owner: r.Owner, until: r.end, own: id(r.Name, r.Owner)}
 		s.entries[id(r.Name, r.Owner)] = e
 	case e.isOver():
 		r.wasOver = true
@@ -122,14 +127,14 @@ func (r *renewal) mustMove() bool {
 }
 
 // areSame reports whether all keys are as they were. It is false also if the server refuses the
-// request, because of one of them. The base tells data from those of a cluster that has lost them,
-// and has come to the same revision again. The server asks a majority because of the Get: it
-// answers a request that reads no key from its memory.
+// request, because of one of them. A cluster that has lost its data may have come to the same
+// revision again. The server asks a majority because of the Get: it answers a request that reads no
+// key from its memory.
 func (s *Store) areSame(ctx context.Context, checks []check) (bool, error) {
 	var conditions []clientv3.Cmp
 	for i, c := range checks {
 		if conditions = append(conditions, c.condition); i == 0 || c.base != checks[i-1].base {
-			conditions = append(conditions, clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(c.base, 10)))
+			conditions = append(conditions, s.isBase(c.base))
 		}
 	}
 	read := []clientv3.Op{clientv3.OpGet(checks[0].key, clientv3.WithKeysOnly())}
@@ -146,7 +151,10 @@ func (s *Store) areSame(ctx context.Context, checks []check) (bool, error) {
 // renewByLook reads what an entry is, and gives it the lease of its TTL if it has another: that of
 // a place, of another TTL, or of another Store.
 func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, err error) {
-	for {
+	for try := 0; ; try++ {
+		if err := pause(ctx, try); err != nil {
+			return is, err
+		}
 		ahead, revision, err := s.look(ctx, r.entry)
 		if err != nil {
 			return is, err
@@ -164,19 +172,25 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
-		lease, end := r.lease, r.end
-		if mustMove && !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
-			began := time.Now()
-			left, err := s.remaining(ctx, e.on)
-			if err == nil && left > r.TTL+grain {
-				end = began.Add(left)
-				lease, err = s.leaseFor(ctx, left)
+		if mustMove {
+			ttl, end := r.TTL, r.end
+			if !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
+				began := time.Now()
+				left, err := s.remaining(ctx, e.on)
+				if err != nil {
+					return is, err
+				}
+				if left > ttl+grain {
+					ttl, end = left, began.Add(left)
+				}
 			}
+			lease, err := s.leaseFor(ctx, ttl, e.own)
 			if err != nil {
 				return is, err
 			}
-		}
-		if mustMove {
+			s.mu.Lock()
+			r.to = lease.id
+			s.mu.Unlock()
 			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
 				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(lease.id))})
 			switch {

@@ -47,14 +47,18 @@ func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
 ) (*pb.TxnResponse, int64, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
-	err := s.calls.Do(ctx, c)
-	switch {
-	case errors.Is(err, batch.ErrNotSent):
-		return nil, 0, driver.NotApplied(err)
-	case err != nil:
+	if err := s.writeAll(ctx, c); err != nil {
 		return nil, 0, err
 	}
 	return c.resp, c.revision, c.err
+}
+
+func (s *Store) writeAll(ctx context.Context, calls ...*call) error {
+	err := s.calls.Do(ctx, calls...)
+	if errors.Is(err, batch.ErrNotSent) {
+		return driver.NotApplied(err)
+	}
+	return err
 }
 
 // sendCalls sends calls in as few requests as possible. Those for the same name follow each other:

@@ -23,7 +23,8 @@ const DefaultPrefix = "holdfast/"
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
 	// Prefix is put in front of all keys. "" means [DefaultPrefix]. All programs that are to
-	// exclude each other need the same. It must have no control characters.
+	// exclude each other need the same. It must have no control characters, and none may begin with
+	// another one and "lock/": the two would share names, and not their tokens.
 	Prefix string
 }
 
@@ -51,10 +52,9 @@ type Store struct {
 	session   int64 // the upper bits of the numbers of leases
 	grants    int64 // how many leases were requested
 
-	mu      sync.Mutex // guards all below, and the leases and entries
-	closed  bool
-	entries map[string]*entry // that were requested through this Store, by id
-	leases  map[int64]*lease  // in use for new entries, by seconds
+	mu      sync.Mutex          // guards all below, and the leases and entries
+	entries map[string]*entry   // that were requested through this Store, by id
+	leases  map[leaseKey]*lease // that were granted, and are in use for new entries
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -64,8 +64,10 @@ type entry struct {
 	limit       int
 	token       int64            // 0 until it is known
 	lease       *lease           // of its Acquire, nil if that was another Store's
+	own         string           // its id if it has leases of its own
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision
+	to          clientv3.LeaseID // The key may have this one, if there was no answer.
 	base        int64            // as in its record
 	lasts       time.Time        // that lease, at least
 	until       time.Time        // Its owner has asked for no more.
@@ -96,7 +98,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
-		entries: map[string]*entry{}, leases: map[int64]*lease{},
+		entries: map[string]*entry{}, leases: map[leaseKey]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.calls = s.newCalls()
@@ -134,29 +136,18 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices, and the leases if there is no entry, for a
+// Close implements [driver.Store]. It ends the notices, and the leases without entries, for a
 // second at most, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.closed
-	s.closed = true
-	var unused []clientv3.LeaseID
-	for _, l := range s.leases {
-		if len(s.entries) == 0 && l.id != 0 && l.seconds != leaseSeconds(countersLast) {
-			unused = append(unused, l.id)
-		}
-	}
-	s.mu.Unlock()
+	wasClosed, unused := s.alive.Err() != nil, s.takeUnused(0)
 	s.end()
+	s.mu.Unlock()
 	s.group.Wait()
 	if wasClosed || s.configErr != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
-	defer cancel()
-	for _, id := range unused {
-		s.revoke(ctx, id) // else its time ends it
-	}
+	s.revoke(context.Background(), unused...)
 	if !s.ownsClient {
 		return nil
 	}
@@ -188,7 +179,7 @@ func (s *Store) begin(ctx context.Context, name string) (context.Context, contex
 func (s *Store) goWhileOpen(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
+	if s.alive.Err() == nil {
 		s.group.Go(f)
 	}
 }

@@ -156,6 +156,11 @@ func TestOneMember(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, member *servers.Etcd){
 		"request that arrives after its release": testLateRequest,
 		"unrenewed entry":                        testUnrenewedEntry,
+		"entry with a lease of its own":          testOwnLease,
+		"leases without entries":                 testUnusedLeases,
+		"deleted keys":                           testDeletedKeys,
+		"reader beside others":                   testReaderBesideOthers,
+		"many leases":                            testManyLeases,
 		"lost lease":                             testLostLease,
 		"fence":                                  testFence,
 		"late keep":                              testLateKeep,
@@ -164,6 +169,7 @@ func TestOneMember(t *testing.T) {
 		"renewal that gets lost":                 testLostRenewal,
 		"renewal that comes too late":            testLateRenewal,
 		"renewal by another store":               testOtherRenewal,
+		"renewal during the sweep":               testRenewalDuringTheSweep,
 		"renewal of a place":                     testPlaceRenewal,
 		"client closed":                          testClientClosed,
 		"silent server":                          testSilentServer,
@@ -222,7 +228,7 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 	const ttl = 2 * time.Second
 	s, other := open(t, member), open(t, member)
-	for _, name := range []string{"unrenewed", "adopted", "renewed"} {
+	for _, name := range []string{"unrenewed", "adopted", "left", "renewed"} {
 		req := request("owner", ttl)
 		req.Name = name
 		grant(t, s, req)
@@ -234,13 +240,209 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 			t.Fatalf("Renew of %q: %v, %v", name, entries, err)
 		}
 	}
+	renew(other, "left")
 	for end := time.Now().Add(ttl + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		renew(s, "renewed")
 		renew(other, "adopted")
 	}
-	if holds, err := s.Lookup(t.Context(), "unrenewed"); len(holds) > 0 || err != nil {
-		t.Errorf("Lookup: %v, %v, want the name free", holds, err)
+	for _, name := range []string{"unrenewed", "left"} {
+		if holds, err := s.Lookup(t.Context(), name); len(holds) > 0 || err != nil {
+			t.Errorf("Lookup: %v, %v, want %q free", holds, err, name)
+		}
 	}
+	for _, s := range []*Store{s, other} {
+		eventually(t, "end of all entries but one", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.entries) <= 1
+		})
+	}
+}
+
+// A detached hold, and one that this Store has adopted, end at their time, though a lease for the
+// same TTL is kept alive before the process ends.
+func testOwnLease(t *testing.T, member *servers.Etcd) {
+	const ttl = 5 * time.Second
+	s, other := open(t, member), open(t, member)
+	names := []string{"detached", "renewed", "adopted"}
+	for i, by := range []*Store{s, s, other} {
+		grant(t, by, driver.Request{Name: names[i], Owner: "owner", TTL: ttl, Detached: true})
+	}
+	began := time.Now()
+	for _, name := range names[1:] {
+		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
+		if err != nil || entries[0].State != driver.Held {
+			t.Fatalf("Renew of %q: %v, %v", name, entries, err)
+		}
+	}
+	time.Sleep(ttl - time.Second)
+	grant(t, s, request("owner", ttl))
+	must(t, s.Close())
+	for _, name := range names {
+		for {
+			holds, err := other.Lookup(t.Context(), name)
+			if must(t, err); len(holds) == 0 {
+				break
+			}
+			if took := time.Since(began); took > ttl+grain {
+				t.Fatalf("the hold of %q for %v has lasted %v", name, ttl, took)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// A lease that no entry has, and that was not used for a while, ends; those with an entry stay.
+func testUnusedLeases(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	for i := range 40 {
+		req := request(fmt.Sprint(i), time.Hour+time.Duration(i)*time.Second)
+		req.Detached = i%2 == 0
+		grant(t, s, req)
+		release(t, s, req.Owner)
+	}
+	held := grant(t, s, request("owner", time.Hour))
+	s.mu.Lock()
+	var ids []clientv3.LeaseID
+	for _, l := range s.leases {
+		l.used = l.used.Add(-leaseIdle)
+		ids = append(ids, l.id)
+	}
+	s.mu.Unlock()
+	if len(ids) != 41 {
+		t.Errorf("%d leases, want 41", len(ids))
+	}
+	eventually(t, "end of all leases but one", func() bool {
+		left := 0
+		for _, id := range ids {
+			resp, err := s.client.TimeToLive(t.Context(), id)
+			if must(t, err); resp.TTL > 0 {
+				left++
+			}
+		}
+		return left == 1
+	})
+	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v", state)
+	}
+}
+
+// When somebody deletes keys of the prefix, tokens rise, and a Store that has lost a reply before is
+// granted a lock by few requests.
+func testDeletedKeys(t *testing.T, member *servers.Etcd) {
+	s, other, third := openObserved(t, member), open(t, member), open(t, member)
+	other.prefix, third.prefix = s.prefix, s.prefix
+	transactions := 0
+	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			if transactions++; transactions == 1 {
+				return status.Error(codes.Unavailable, "the request was lost")
+			}
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&lose)
+	if res, err := s.Acquire(t.Context(), request("lost", time.Minute)); err == nil {
+		t.Fatalf("Acquire: %+v, want an error", res)
+	}
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "lost"})
+	must(t, err)
+	var last driver.Result
+	hold := func(s *Store) {
+		t.Helper()
+		transactions = 1
+		next := grant(t, s, request("owner", time.Minute))
+		if release(t, s, "owner"); next.Token <= last.Token {
+			t.Errorf("the token %d follows %d", next.Token, last.Token)
+		}
+		if transactions > 5 {
+			t.Errorf("%d transactions for a free name", transactions-1)
+		}
+		last = next
+	}
+	hold(third)
+	hold(s.Store)
+	for _, keys := range []string{"epoch/", ""} {
+		_, err = other.client.Delete(t.Context(), s.prefix+keys, clientv3.WithPrefix())
+		must(t, err)
+		for _, s := range []*Store{other, third, s.Store} {
+			hold(s)
+		}
+	}
+}
+
+// A reader needs two transactions, however many others come. If one that it must not overtake has
+// come between the two, it waits.
+func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	other.prefix = s.prefix
+	reader := request("reader", time.Hour)
+	reader.Limit, reader.Place = driver.Shared, time.Minute
+	beside, transactions := reader, 0
+	before := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			transactions++
+			beside.Owner = fmt.Sprint("before ", transactions)
+			if res, err := other.Acquire(ctx, beside); err != nil || !res.Granted && !res.Waiting {
+				t.Errorf("Acquire: %+v, %v", res, err)
+			}
+			if beside.Name == "writer" {
+				beside.Limit = 0
+			}
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&before)
+	grant(t, s.Store, reader)
+	if transactions != 2 {
+		t.Errorf("%d transactions", transactions)
+	}
+	reader.Name, beside.Name = "writer", "writer"
+	if res, err := s.Acquire(t.Context(), reader); err != nil || !res.Waiting {
+		t.Errorf("Acquire behind a writer that waits: %+v, %v, want a place", res, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := time.Until(s.entries[id("writer", "reader")].until); left > reader.Place {
+		t.Errorf("a place for %v lasts %v", reader.Place, left)
+	}
+}
+
+// Lookup asks for the time that is left of many leases at once. Break does not ask, and ends many
+// holds in one request.
+func testManyLeases(t *testing.T, member *servers.Etcd) {
+	const n, together = 40, 8
+	s := openObserved(t, member)
+	for i := range n {
+		req := request(fmt.Sprint(i), time.Hour)
+		req.Limit, req.Detached = driver.Shared, true
+		grant(t, s.Store, req)
+	}
+	var asked, written atomic.Int32
+	all := make(chan struct{})
+	wait := func(ctx context.Context, req any, send func(context.Context) error) error {
+		switch req := req.(type) {
+		case *pb.LeaseTimeToLiveRequest:
+			if asked.Add(1) == together {
+				close(all)
+			}
+			receive(t, all)
+		case *pb.TxnRequest:
+			if mayChangeEntry(req) {
+				written.Add(1)
+			}
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&wait)
+	if holds, err := s.Lookup(t.Context(), "name"); len(holds) != n || err != nil || holds[n-1].Remaining < 59*time.Minute {
+		t.Errorf("Lookup: %v, %v, want %d holds", holds, err, n)
+	}
+	asked.Store(0)
+	if ended, err := s.Break(t.Context(), "name", 0); len(ended) != n || err != nil || asked.Load() != 0 || written.Load() != 1 {
+		t.Errorf("Break: %d, %v, with %d requests for times and %d transactions", len(ended), err, asked.Load(), written.Load())
+	}
+	wantFree(t, s.Store)
 }
 
 // When a lease has ended on the server, its owners are told, and others are granted on a new one.
@@ -249,7 +451,7 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	notices := noticesOf(s)
 	first := grant(t, s, request("owner", time.Minute))
 	time.Sleep(2 * watchDelay) // or it is told a moment later
-	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
+	_, err := s.client.Revoke(t.Context(), s.leases[leaseKey{seconds: leaseSeconds(time.Minute)}].id)
 	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
 		t.Errorf("the notice %+v", n)
@@ -297,7 +499,22 @@ func testFence(t *testing.T, member *servers.Etcd) {
 			t.Errorf("%s: the condition of a lock that is over holds", what)
 		}
 	}
+	grant(t, s, request("owner", time.Hour))
+	waiter := request("waiter", time.Hour)
+	waiter.Place = time.Hour
+	place, err := s.Acquire(t.Context(), waiter)
+	must(t, err)
+	resp, err := s.client.Txn(t.Context()).If(s.Held(lockOf{place.Token})).Commit()
+	if must(t, err); resp.Succeeded {
+		t.Error("the condition of a place holds")
+	}
 }
+
+// A lockOf is the lock with a token.
+type lockOf struct{ token int64 }
+
+func (l lockOf) Name() string { return "name" }
+func (l lockOf) Token() int64 { return l.token }
 
 // A Release with a keep that arrives after its repetition was confirmed changes nothing.
 func testLateKeep(t *testing.T, member *servers.Etcd) {
@@ -433,6 +650,9 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
+	if state := renewed(t, other, "owner", time.Hour, held.Token+1); state != driver.Lost {
+		t.Errorf("Renew of another token: %v, want Lost", state)
+	}
 	var isRenewed atomic.Bool
 	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
 		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && !isRenewed.Load() {
@@ -445,7 +665,7 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	}
 	s.onUnary.Store(&renew)
 	eventually(t, "end by the first Store", func() bool {
-		_, err := s.leaseFor(t.Context(), driver.MinTTL) // as for another entry
+		_, err := s.leaseFor(t.Context(), driver.MinTTL, "") // as for another entry
 		must(t, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -458,6 +678,39 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 		if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
 			t.Errorf("Lookup after a Renew by %s: %v, %v, want it held for an hour", what, holds, err)
 		}
+	}
+}
+
+// A hold that its Store has last renewed while it looked whether another Store has it stays known:
+// its owner is notified of its end.
+func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	other.prefix = s.prefix
+	held := grant(t, s.Store, request("owner", driver.MinTTL))
+	if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v", state)
+	}
+	var isRenewed atomic.Bool
+	swept := make(chan struct{})
+	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
+		err := send(ctx)
+		if txn, ok := req.(*pb.TxnRequest); ok && string(txn.Success[0].GetRequestRange().GetKey()) == s.entriesKey("name") && !isRenewed.Swap(true) {
+			if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+				t.Errorf("Renew: %v", state)
+			}
+			close(swept)
+		}
+		return err
+	}
+	time.Sleep(2 * watchDelay) // Its own look is over.
+	s.onUnary.Store(&renew)
+	receive(t, swept)
+	notices := noticesOf(s.Store)
+	time.Sleep(2 * watchDelay)
+	_, err := other.Break(t.Context(), "name", 0)
+	must(t, err)
+	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
+		t.Errorf("the notice %+v", n)
 	}
 }
 
@@ -582,10 +835,14 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 		return send(ctx)
 	}
 	s.onUnary.Store(&late)
-	l, err := s.leaseFor(t.Context(), time.Minute)
+	l, err := s.leaseFor(t.Context(), time.Minute, "")
 	must(t, err)
 	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
 		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
+	}
+	certain := l.certain
+	if again, err := s.leaseFor(t.Context(), time.Minute, ""); again != l || err != nil || !l.certain.Equal(certain) {
+		t.Errorf("a lease that is asked for again at once is not the same, or kept alive: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ const watchDelay = 50 * time.Millisecond
 func (s *Store) watch(e *entry, ahead []*record, revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.entries[id(e.name, e.owner)] != e || e.unwatch != nil {
+	if s.alive.Err() != nil || s.entries[id(e.name, e.owner)] != e || e.unwatch != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
