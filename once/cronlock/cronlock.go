@@ -92,6 +92,7 @@ func Slot(schedule cron.Schedule, now time.Time) (once.Slot, error) {
 	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
 		return once.Period(now, every.Delay), nil
 	}
+	now = now.Round(0) // slots are by the wall clock
 	if spec, ok := schedule.(*cron.SpecSchedule); ok && spec.Hour&everyHour != everyHour {
 		schedule = newWallSchedule(spec, now)
 	}
