@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -28,16 +27,10 @@ type folder struct {
 	session atomic.Pointer[session] // nil until it is needed
 }
 
-// checkInterval is how long requests may still use a folder that was moved away. Moving it frees
-// its locks in any case.
-const checkInterval = 10 * time.Millisecond
-
 // currentFolder returns the store's folder. It opens the folder when it is first needed, and again
 // when its path leads to another one. A missing folder is made with create, and is fs.ErrNotExist
-// otherwise. Requests that still use the former folder get os.ErrClosed.
-//
-// Only a path that surely leads elsewhere, or nowhere, makes the folder another one: what cannot be
-// looked at for a moment is an error of the request, and the locks stay.
+// otherwise. Requests that still use the former folder get os.ErrClosed. What cannot be looked at
+// for a moment is an error of the request, and its locks stay.
 func (s *Store) currentFolder(create bool) (*folder, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -45,14 +38,9 @@ func (s *Store) currentFolder(create bool) (*folder, error) {
 		return nil, driver.ErrClosed
 	}
 	if f := s.folder; f != nil {
-		now := time.Now()
-		if now.Sub(s.checked) < checkInterval {
-			return f, nil
-		}
 		there, err := os.Stat(s.dir)
 		switch {
 		case err == nil && os.SameFile(f.self, there):
-			s.checked = now
 			return f, nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return nil, notApplied("examine", s.dir, err)
@@ -69,7 +57,7 @@ func (s *Store) currentFolder(create bool) (*folder, error) {
 	if err != nil {
 		return nil, notApplied("open", s.dir, err)
 	}
-	s.folder, s.checked = f, time.Now()
+	s.folder = f
 	return f, nil
 }
 

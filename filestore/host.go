@@ -52,9 +52,6 @@ func (h *host) isThisBoot(m bootMark, written time.Time) bool {
 	if m.Boot == h.boot {
 		return true
 	}
-	if h.isOtherBoot(written) {
-		return false
-	}
 	apart := h.bootMark().Began - m.Began
-	return max(apart, -apart) < sameBegin.Milliseconds()
+	return !h.isOtherBoot(written) && max(apart, -apart) < sameBegin.Milliseconds()
 }

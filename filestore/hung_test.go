@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,7 +82,9 @@ func TestOpeningHangs(t *testing.T) {
 			t.Errorf("Acquire: %v after %v", err, time.Since(began))
 		}
 	}
-	wantError(t, s.Close(), errCloseHangs)
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "the disk hangs") {
+		t.Errorf("Close: %v", err)
+	}
 }
 
 // A release that was sent after an acquire whose caller has gone takes effect after it.

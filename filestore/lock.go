@@ -45,27 +45,11 @@ func (l *kernelLock) name() string { return fmt.Sprintf(".lock-%02d", l.number) 
 // else, and one process waits for the other in the folder.
 func (l *kernelLock) leave(file, owner string) bool {
 	const moment = time.Second
-	if owner == "" || l.free != "" && l.free != file {
-		return false
-	}
-	if l.free == "" {
+	if owner != "" && l.free == "" {
 		l.free = file
-		time.AfterFunc(moment, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), moment)
-			defer cancel()
-			_ = l.folder.store.inTurn(ctx, file, false, func(*folder, string) error { return l.tidy(ctx) })
-		})
+		time.AfterFunc(moment, func() { _ = l.folder.store.settle(file, moment) })
 	}
-	return true
-}
-
-// tidy deletes the file of the free name that was left.
-func (l *kernelLock) tidy(ctx context.Context) error {
-	file := l.free
-	if l.free = ""; file == "" {
-		return nil
-	}
-	return l.folder.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
+	return l.free == file
 }
 
 // spare returns the name of the spare file. The holder of the lock uses it.
@@ -145,11 +129,10 @@ func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
 		file, info, err := f.open(l.name(), os.O_RDWR)
 		if err == nil && info.Size() == 0 && info.Mode().Perm() != f.mode && setLock(file, exclusive) == nil {
 			if info, err = file.Stat(); err == nil && info.Size() == 0 {
-				_, err = f.Remove(l.name()), fs.ErrNotExist
-				file.Close()
-			} else {
-				err = errors.Join(err, setLock(file, unlocked))
+				_ = f.Remove(l.name())
 			}
+			file.Close()
+			file, _, err = f.open(l.name(), os.O_RDWR)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			file, err = f.create(l.name())

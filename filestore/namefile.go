@@ -26,9 +26,9 @@ import (
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
 //
-// The file has whole pages, and no line of usual length is in two of them. An entry that ends
-// leaves a line of spaces, and so is the room for others. So most changes are within one page, and
-// are written in place (see state.write).
+// The file has whole pages. An entry keeps its place in the file. One that ends leaves a line of
+// spaces, and so is the room for others. So most changes are within one page, which is written in
+// place (see state.write).
 
 // fileFormat is the number in the first field of every file. A later format that this version must
 // not misread gets another number.
@@ -76,46 +76,72 @@ const (
 	pageSize = 4096
 )
 
-// isOnePage reports whether a part of a file is in one page.
-func isOnePage(at, size int) bool { return at/pageSize == (at+size-1)/pageSize }
-
-// lineStart returns where a line begins that comes at a place or after it.
-func lineStart(at, size int) int {
-	if size > pageSize || isOnePage(at, size) {
-		return at
-	}
-	return (at/pageSize + 1) * pageSize
-}
-
-// encodeFile returns the contents of a name's file. It has room for an eighth more.
-func encodeFile(h *header, q *queue) []byte {
-	contents := make([]byte, 0, pageSize+512*q.Len())
+// encodeFile returns the contents of a name's file. The entries that were in its former contents
+// keep their places and their lines, apart from the line of an owner. A new file, one without room
+// for another entry, and one that is mostly spaces are written anew, with room for an eighth more.
+func encodeFile(h *header, q *queue, former, owner string) []byte {
+	contents := make([]byte, 0, max(len(former), pageSize))
 	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
 	contents = append(contents, headerEnd...)
-	separator := byte(' ')
+	used, separator := len(contents), byte(' ')
 	for e := range q.All() {
-		line := appendEntry(separator, e)
-		contents = appendBlank(contents, lineStart(len(contents), len(line)))
+		var line string
+		was := e.Data.line
+		if former == "" || was.size == 0 || e.Owner == owner {
+			line = encodeEntry(e)
+		} else {
+			line = former[was.at+1 : was.at+was.size]
+		}
+		if former != "" {
+			contents = appendBlank(contents, was.at)
+		}
+		contents = append(contents, separator)
 		contents = append(contents, line...)
-		separator = ','
+		used, separator = used+len(line), ','
 	}
-	size := len(contents) + len(contents)/8 + len(fileEnd)
-	size += pageSize - 1
-	contents = appendBlank(contents, size-size%pageSize-len(fileEnd))
+	size := len(former)
+	if size < len(contents)+len(fileEnd) || size > 2*used+2*pageSize || size%pageSize > 0 {
+		if former != "" {
+			return encodeFile(h, q, "", owner)
+		}
+		size = len(contents) + len(contents)/8 + len(fileEnd) + pageSize - 1
+		size -= size % pageSize
+	}
+	contents = appendBlank(contents, size-len(fileEnd))
 	return append(contents, fileEnd...)
 }
 
-// appendBlank appends a line of spaces up to a place.
+// changedPage returns the only page in which the contents of a file differ from the former ones. It
+// reports false if there are more, or the sizes differ.
+func changedPage(former string, contents []byte) (at int, page []byte, isOne bool) {
+	if len(former) != len(contents) {
+		return 0, nil, false
+	}
+	for i := 0; i < len(former); i += pageSize {
+		if now := contents[i : i+pageSize]; string(now) != former[i:i+pageSize] {
+			if page != nil {
+				return 0, nil, false
+			}
+			at, page = i, now
+		}
+	}
+	return at, page, true
+}
+
+// appendBlank appends a line of spaces up to a place, unless that is behind.
 func appendBlank(contents []byte, end int) []byte {
-	if n := end - len(contents); n > 0 {
-		contents = append(append(contents, bytes.Repeat([]byte(" "), n-1)...), '\n')
+	for len(contents) < end-1 {
+		contents = append(contents, ' ')
+	}
+	if len(contents) < end {
+		contents = append(contents, '\n')
 	}
 	return contents
 }
 
-// appendEntry returns the line of an entry, with what separates it from the one before.
-func appendEntry(separator byte, e *entry) []byte {
-	line := append(make([]byte, 0, 512), separator)
+// encodeEntry returns the line of an entry, behind what separates it from the one before.
+func encodeEntry(e *entry) string {
+	line := make([]byte, 0, 512)
 	number := func(key string, n int64) { line = strconv.AppendInt(append(line, key...), n, 10) }
 	number(`{"token":`, e.Token)
 	number(`,"tokens":`, int64(e.Tokens))
@@ -126,7 +152,7 @@ func appendEntry(separator byte, e *entry) []byte {
 	line = append(append(line, `,"session":"`...), e.Data.session...)
 	line = append(append(line, `","owner_sha256":"`...), e.Owner...)
 	line = append(append(line, `",`...), e.Data.public...)
-	return append(line, '\n')
+	return string(append(line, '\n'))
 }
 
 // decodeFile returns the header of a name's file and the entries, in their order.
@@ -163,7 +189,7 @@ func decodeFile(contents string) (h header, entries []entry, err error) {
 
 var errNotOurs = errors.New("it is not what this store has written")
 
-// decodeEntry is the reverse of appendEntry.
+// decodeEntry is the reverse of encodeEntry.
 func decodeEntry(line string) (e entry, ok bool) {
 	ok = true
 	skip := func(text string) {

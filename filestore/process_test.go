@@ -517,6 +517,24 @@ func TestRenewSome(t *testing.T) {
 	}
 }
 
+// The file of a free name is deleted soon, also if the name was held again meanwhile.
+func TestFreeFile(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	next(t, s, "name")
+	held, _ := granted(t, s, "name", time.Hour)
+	number := lockOf(fileName("name"))
+	eventually(t, "the moment of the first is over", func() bool {
+		s.turns[number] <- struct{}{}
+		defer func() { <-s.turns[number] }()
+		return s.folder.locks[number].free == ""
+	})
+	released(t, s, held)
+	eventually(t, "the file is deleted", func() bool {
+		_, err := os.Stat(s.pathOf("name"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
 // The limit of this store: a lock that is held is free once its file is deleted. The tokens
 // distinguish the two holders, and the first learns of it when it renews. Without the file of the
 // kernel lock, tokens are above those in the queue, also if the clock was set back.

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -49,7 +50,7 @@ type session struct {
 type ownEntry struct {
 	actor
 	noted    time.Time
-	until    time.Duration // its end, as this Store knows it
+	until    time.Duration // its end, as this Store knows it; 0 if there is no entry
 	position int           // among the places, from 1; 0 for a hold
 	before   []string      // for a place at the front: the sessions whose end may make it a hold
 }
@@ -133,8 +134,7 @@ func (f *folder) makeSession() (*session, error) {
 			return nil, notApplied("write", f.path(sessionFile(id)), err)
 		}
 		if _, err := f.Lstat(sessionFile(id)); err == nil {
-			at := int64(begins)
-			return &session{folder: f, id: id, file: file, begins: at, read: at, entries: map[string]ownEntry{}}, nil
+			return &session{folder: f, id: id, file: file, begins: int64(begins), entries: map[string]ownEntry{}}, nil
 		}
 		file.Close() // It was swept before it was locked.
 	}
@@ -165,21 +165,21 @@ func (f *folder) isAlive(id string) (bool, error) {
 	return true, notApplied("examine", f.path(sessionFile(id)), err)
 }
 
-// examiner returns isAlive as a function that looks at each session once.
-func (f *folder) examiner() func(id string) (bool, error) {
-	var living map[string]bool
-	return func(id string) (bool, error) {
-		alive, known := living[id]
-		if known {
-			return alive, nil
-		}
-		alive, err := f.isAlive(id)
-		if living == nil {
-			living = map[string]bool{}
-		}
-		living[id] = alive
-		return alive, err
+// An examiner looks at each session once.
+type examiner struct {
+	folder  *folder
+	living  map[string]bool
+	failure error // the first
+}
+
+func (x *examiner) isAlive(id string) bool {
+	alive, known := x.living[id]
+	if known {
+		return alive
 	}
+	alive, err := x.folder.isAlive(id)
+	x.living[id], x.failure = alive, cmp.Or(x.failure, err)
+	return alive
 }
 
 // sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
@@ -195,21 +195,10 @@ func (f *folder) sweep() {
 		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
 			_, _ = f.isAlive(id) // It removes a dead one.
 		} else if isNameFile(file) {
-			f.sweepName(file)
+			if err := f.store.settle(file, 50*time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
+				return // The name is in use, or the folder is being closed.
+			}
 		}
-	}
-}
-
-// sweepName takes the dead out of the file of a name that nobody in this process uses now.
-func (f *folder) sweepName(file string) {
-	turn := f.store.turns[lockOf(file)]
-	select {
-	case turn <- struct{}{}:
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		_ = f.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
-		cancel()
-		<-turn
-	default:
 	}
 }
 
@@ -231,9 +220,8 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 // it returns undoes that.
 func (s *session) note(who actor, st *state) (undo func()) {
 	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
-	isThere := false
 	for e := range st.queue.All() {
-		if isThere = e.Owner == who.hash; isThere {
+		if e.Owner == who.hash {
 			own.until = e.Until
 			break
 		}
@@ -248,17 +236,18 @@ func (s *session) note(who actor, st *state) (undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	former := s.entries[who.hash]
-	s.setLocked(who.hash, own, isThere, st.now)
+	s.setLocked(who.hash, own, st.now)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.setLocked(who.hash, former, former.hash != "", st.now)
+		s.setLocked(who.hash, former, st.now)
 	}
 }
 
-// setLocked sets what is known of an entry, and sees to it that there is a watch, or a look in time.
-func (s *session) setLocked(hash string, e ownEntry, isThere bool, now time.Duration) {
-	if isThere {
+// setLocked sets what is known of an entry, unless that has ended, and sees to it that there is a
+// watch, or a look in time.
+func (s *session) setLocked(hash string, e ownEntry, now time.Duration) {
+	if e.until > now {
 		s.entries[hash], s.idle = e, false
 		s.watchLocked(e)
 		s.scheduleLocked(s.lookIn(e, now))
@@ -335,7 +324,7 @@ func (s *session) look() {
 	}
 	s.nextLook = time.Time{}
 	for hash, e := range s.entries {
-		s.setLocked(hash, e, e.until > now, now)
+		s.setLocked(hash, e, now)
 		if e.until > now && len(e.before) > 0 {
 			behind = append(behind, e)
 		}
@@ -344,10 +333,9 @@ func (s *session) look() {
 		s.scheduleLocked(idleTime)
 	}
 	s.mu.Unlock()
-	examine := s.folder.examiner()
+	sessions := examiner{folder: s.folder, living: map[string]bool{}}
 	for _, e := range behind {
-		isDead := func(id string) bool { alive, _ := examine(id); return !alive }
-		if slices.ContainsFunc(e.before, isDead) {
+		if slices.ContainsFunc(e.before, func(id string) bool { return !sessions.isAlive(id) }) {
 			s.folder.store.notices.Send(e.name, e.owner, 0)
 		}
 	}
@@ -396,7 +384,7 @@ func (s *session) send(hash string, token int64, before []string) {
 		e.position, e.before = int(-token), before
 	}
 	if isOwn {
-		s.setLocked(hash, e, true, s.folder.store.host.uptime())
+		s.setLocked(hash, e, s.folder.store.host.uptime())
 	}
 	s.mu.Unlock()
 	if isOwn && token >= 0 {

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,12 @@ import (
 
 // A state is that of a name: its file, and the rule over its entries.
 type state struct {
-	folder   *folder
+	examiner
 	lock     *kernelLock
 	file     string
 	opened   *os.File // nil if it is missing
 	contents string
 	written  time.Time
-	canPatch bool   // The contents are of this boot, and may be changed in place.
-	lines    []line // of the entries
 	header   header
 	queue    queue
 	now      time.Duration // of the boot clock, since the name was locked
@@ -33,9 +32,7 @@ type state struct {
 	// entry if none is a place.
 	lastHold, firstPlace int64
 
-	broken  []entry
-	examine func(session string) (bool, error) // folder.isAlive
-	failure error                              // of examine
+	broken []entry
 }
 
 // An actor is the owner whose request is made. The zero actor is nobody.
@@ -55,16 +52,14 @@ func (f *folder) update(
 		return err
 	}
 	st := &state{
-		folder: f, lock: lock, file: file, now: f.store.host.uptime(), examine: f.examiner(),
+		examiner: examiner{folder: f, living: map[string]bool{}},
+		lock:     lock, file: file, now: f.store.host.uptime(),
 	}
 	err := st.read(name)
 	if err == nil {
 		err = verb(st)
 	}
-	if err == nil {
-		err = st.failure
-	}
-	if err == nil {
+	if err = cmp.Or(err, st.failure); err == nil {
 		undo := func() {}
 		if own := f.session.Load(); own != nil && who.hash != "" {
 			undo = own.note(who, st) // before others can read the entry, and send a notice
@@ -81,15 +76,6 @@ func (f *folder) update(
 	return err
 }
 
-// isAlive reports whether the process of a session may be alive.
-func (st *state) isAlive(session string) bool {
-	alive, err := st.examine(session)
-	if st.failure == nil {
-		st.failure = err
-	}
-	return alive
-}
-
 // read reads the file.
 func (st *state) read(name string) error {
 	host := &st.folder.store.host
@@ -99,7 +85,10 @@ func (st *state) read(name string) error {
 	}
 	// What was not flushed before a power loss may be cut, old, or that of another file.
 	err := st.decode()
-	if isTorn := errors.Is(err, errNotOurs) && host.isOtherBoot(st.written); err != nil && !isTorn {
+	if errors.Is(err, errNotOurs) && host.isOtherBoot(st.written) {
+		st.contents, err = "", nil
+	}
+	if err != nil {
 		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
 	if holds := st.queue.Holds(); len(holds) > 0 {
@@ -139,14 +128,11 @@ func (st *state) decode() error {
 	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != st.file {
 		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
-	if st.canPatch = st.folder.store.host.isThisBoot(h.bootMark, st.written); !st.canPatch {
+	if !st.folder.store.host.isThisBoot(h.bootMark, st.written) {
 		h.bootMark = st.header.bootMark
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
-	st.header, st.lines = h, make([]line, len(entries))
-	for i := range entries {
-		st.lines[i] = entries[i].Data.line
-	}
+	st.header = h
 	st.queue.Restore(entries)
 	return nil
 }
@@ -212,7 +198,7 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 		return res, nil
 	}
 	// Half of the room is left to the other verbs, which change the length of a line by little.
-	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue)) > mostRead/2 {
+	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue, "", "")) > mostRead/2 {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.path())))
 	}
@@ -269,11 +255,14 @@ func (st *state) holds() (records []driver.Record) {
 
 // write makes the file that of the state, which a verb of an owner has changed.
 //
-// A change within one page is written in place: a kill leaves it done or not done. Any other is
-// written aside, and the new file takes the place of the former. The file of a free name stays for
-// a moment (see kernelLock.leave).
+// A page that alone changes is written in place: a kill leaves it changed or not. Otherwise the
+// contents are written aside, and the new file takes the place of the former. The file of a free
+// name stays for a moment (see kernelLock.leave).
 func (st *state) write(owner string) error {
 	isFree := st.queue.Len() == 0
+	if owner == "" && st.lock.free == st.file {
+		st.lock.free = "" // The moment is over.
+	}
 	switch {
 	case isFree && st.opened == nil:
 		return nil
@@ -281,86 +270,12 @@ func (st *state) write(owner string) error {
 		st.opened.Close() // Windows does not delete it before.
 		return notApplied("delete", st.path(), st.folder.Remove(st.file))
 	}
-	if p := st.patch(owner); p.fits {
-		return st.folder.overwrite(st.opened, st.file, p.at, p.text, st.contents[p.at:p.at+len(p.text)])
+	contents := encodeFile(&st.header, &st.queue, st.contents, owner)
+	if at, page, isOne := changedPage(st.contents, contents); isOne {
+		return st.folder.overwrite(st.opened, st.file, at, page, st.contents[at:at+len(page)])
 	}
 	st.opened.Close()
-	return st.folder.replace(st.file, st.lock.spare(), encodeFile(&st.header, &st.queue))
-}
-
-// A patch is what changes in a file, in one piece.
-type patch struct {
-	at   int
-	text []byte
-	fits bool // The file can be changed in place: that is all that changes, and in one page.
-}
-
-// put adds to the piece a text that is to be written behind it.
-func (p *patch) put(old string, at int, text []byte) {
-	if len(p.text) == 0 {
-		p.at = at
-	}
-	if p.fits = p.fits && isOnePage(p.at, at+len(text)-p.at); p.fits {
-		p.text = append(append(p.text, old[p.at+len(p.text):at]...), text...)
-	}
-}
-
-// patch returns the change of the file. An entry that has ended becomes spaces, that of the owner
-// may be another, and a new one stands behind all, if there is room. A file that is mostly spaces
-// is written anew.
-func (st *state) patch(owner string) patch {
-	old, lines, separator := st.contents, st.lines, byte(' ')
-	p := patch{fits: st.canPatch}
-	at := strings.Index(old, headerEnd) + len(headerEnd) // the end of what was looked at
-	used := at
-	removeUntil := func(end int) {
-		for len(lines) > 0 && lines[0].at < end {
-			p.put(old, lines[0].at, appendBlank(nil, lines[0].size))
-			at, lines = lines[0].at+lines[0].size, lines[1:]
-		}
-	}
-	for e := range st.queue.All() {
-		was, text := e.Data.line, []byte{separator}
-		if was.size == 0 || e.Owner == owner {
-			text = appendEntry(separator, e)
-		}
-		switch {
-		case !p.fits:
-			return p
-		case was.size == 0:
-			removeUntil(len(old))
-			at = lineStart(at, len(text))
-			p.fits = p.fits && at+len(text) <= len(old)-len(fileEnd)
-		default:
-			removeUntil(was.at)
-			at, lines = was.at, lines[1:]
-			p.fits = p.fits && (len(text) == 1 || len(text) == was.size)
-		}
-		if !p.fits {
-			return p
-		}
-		if first, last := differ(old[at:], text); first < last {
-			p.put(old, at+first, text[first:last])
-		}
-		at += max(len(text), was.size)
-		used += max(len(text), was.size)
-		separator = ','
-	}
-	removeUntil(len(old))
-	p.fits = p.fits && len(old) <= 2*used+2*pageSize
-	return p
-}
-
-// differ returns the part of a text that differs from the beginning of another.
-func differ(old string, text []byte) (first, last int) {
-	last = len(text)
-	for first < last && text[first] == old[first] {
-		first++
-	}
-	for first < last && text[last-1] == old[last-1] {
-		last--
-	}
-	return first, last
+	return st.folder.replace(st.file, st.lock.spare(), contents)
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have

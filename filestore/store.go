@@ -37,14 +37,14 @@ type Store struct {
 
 	// turns has a value while a request uses the kernel lock of that number.
 	turns   [lockCount]chan struct{}
-	closing chan struct{} // closed by Close
+	closing context.Context // ends with Close
+	close   context.CancelFunc
 
 	mu      sync.Mutex // held while a request begins, and while closing is closed
 	running sync.WaitGroup
 
 	opening sync.Mutex // held while the folder is opened, which lasts as long as the disk hangs
 	folder  *folder    // kept open from request to request; nil before the first one
-	checked time.Time  // when the path last led to folder
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -75,7 +75,8 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h, closing: make(chan struct{})}
+	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h}
+	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
 	}
@@ -232,6 +233,14 @@ func (s *Store) show(
 	return records, nil
 }
 
+// settle takes out of the file of a name what has ended, and deletes it if nothing is left.
+func (s *Store) settle(file string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_, err := s.show(ctx, file, "", (*state).holds)
+	return err
+}
+
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
@@ -284,9 +293,6 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// errCloseHangs is the error of a Close that does not return.
-var errCloseHangs = errors.New("the disk hangs, and the store was not closed in time")
-
 // Close implements [driver.Store]. The entries of this Store end with it, save those that are
 // detached. If the disk hangs, Close returns an error after 3 s.
 func (s *Store) Close() error {
@@ -295,7 +301,7 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
-	close(s.closing)
+	s.close()
 	s.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
@@ -309,9 +315,9 @@ func (s *Store) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		for i := range s.folder.locks {
-			s.turns[i] <- struct{}{} // The session may sweep.
-			_ = s.folder.locks[i].tidy(ctx)
-			<-s.turns[i]
+			if file := s.folder.locks[i].free; file != "" {
+				_ = s.folder.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
+			}
 		}
 		s.folder.close()
 		for _, lock := range s.folder.locks {
@@ -324,18 +330,11 @@ func (s *Store) Close() error {
 	case <-closed:
 		return nil
 	case <-timeout.C:
-		return errCloseHangs
+		return errors.New("the disk hangs, and the store was not closed in time")
 	}
 }
 
-func (s *Store) isClosed() bool {
-	select {
-	case <-s.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 
 // inTurn makes a request that uses the kernel lock of a file, or of none if file is "". The
 // requests for a file begin in the order in which they were made, each when the one before it has
@@ -349,9 +348,6 @@ func (s *Store) inTurn(
 	ctx context.Context, file string, create bool, request func(*folder, string) error,
 ) error {
 	const moment = 50 * time.Millisecond
-	if s.isClosed() {
-		return driver.ErrClosed
-	}
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)
 	}
@@ -363,11 +359,17 @@ func (s *Store) inTurn(
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return driver.NotApplied(fmt.Errorf("a request before this one has not ended: %w", ctx.Err()))
-	case <-s.closing:
+	case <-s.closing.Done():
 		return driver.ErrClosed
 	}
 	done := make(chan error, 1)
-	isOpen := s.start(func() {
+	s.mu.Lock()
+	if s.isClosed() {
+		s.mu.Unlock()
+		<-turn
+		return driver.ErrClosed
+	}
+	s.running.Go(func() {
 		err := os.ErrClosed
 		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
@@ -381,10 +383,7 @@ func (s *Store) inTurn(
 		<-turn
 		done <- err
 	})
-	if !isOpen {
-		<-turn
-		return driver.ErrClosed
-	}
+	s.mu.Unlock()
 	select {
 	case err := <-done:
 		return err
@@ -396,17 +395,6 @@ func (s *Store) inTurn(
 	case <-time.After(moment):
 		return ctx.Err()
 	}
-}
-
-// start runs f in a goroutine that Close waits for. It reports false if the Store is closed.
-func (s *Store) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isClosed() {
-		return false
-	}
-	s.running.Go(f)
-	return true
 }
 
 // ifThere returns err, or nil if it says that the folder is missing: nothing is held in it.

@@ -102,7 +102,7 @@ func TestPowerLoss(t *testing.T) {
 		granted(t, s, "name", time.Hour)
 		s.folder.session.Load().running.Wait() // Its sweep has ended.
 		s.Session().Close()
-		close(s.closing) // It makes no more requests.
+		s.close() // It makes no more requests.
 		losePower(t, f, dir)
 		after := openTestOn(t, f.host(), dir)
 		for rec, err := range after.List(t.Context(), "") {
