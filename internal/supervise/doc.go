@@ -57,9 +57,6 @@
 // threads. A command that takes all processes of its user, or all files of the machine, can stop
 // neither process. Nothing on that way waits for a reader of standard error, a disk, or the store.
 //
-// Where the lease lasts as long as a file is open, a connection for instance, both processes
-// have it open ([Command].Hold and Pin), the parent before there is a command.
-//
 // # Terminals
 //
 // With a controlling terminal the command joins the parent's process group, so that the shell
@@ -70,9 +67,8 @@
 //
 // # Other systems
 //
-// macOS has neither reapers of orphans nor a parent-death signal: parent and supervisor find
-// the descendants by their parents and by the command's group. A descendant that has become an
-// orphan and has left the group escapes, as does every orphan where the command has joined the
-// parent's group. On Windows one process does all, and a job object ends the command's whole
+// macOS has neither reapers of orphans nor a parent-death signal: parent and supervisor find the
+// descendants by their parents and by the command's group. An orphan escapes if it has left that
+// group, and on a terminal always. On Windows one process does all, and a job object ends the whole
 // tree with it, by force and without notice.
 package supervise

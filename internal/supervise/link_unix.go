@@ -51,8 +51,8 @@ func openControlConn(fd int) (*controlConn, error) {
 	return &controlConn{conn.(*net.UnixConn), fd, file}, nil
 }
 
-// trySend sends as much as there is room for, and passes descriptors along. It never blocks: the
-// other process may be stopped. That this has ended is noticed elsewhere.
+// trySend sends as much as there is room for, with the descriptors. It never blocks, since the
+// other process may be stopped. It is receive that tells when that has ended.
 func (c *controlConn) trySend(data []byte, fds ...int) error {
 	var rights []byte
 	if len(fds) > 0 {
@@ -84,20 +84,11 @@ func (c *controlConn) receive() (messages []byte, fds []int) {
 // shared memory, a parent that had been stopped for a while would read old messages first, and
 // would act on them.
 type sharedState struct {
-	// termAt and killAt are the instants when the command gets SIGTERM and SIGKILL.
-	termAt, killAt atomic.Int64
-
-	// commandPID is the process id of the command, 0 before it was started.
-	commandPID atomic.Int64
-
-	// endSignal is the signal that has ended the command or the wait for the lease, 0 for none.
-	endSignal atomic.Int64
-
-	// result is 1 more than the exit code when the supervisor has ended its work in good order.
-	result atomic.Int64
-
-	// keepFilesOpen is 1 while the parent has to keep open the files that it was sent.
-	keepFilesOpen atomic.Int64
+	termAt, killAt atomic.Int64 // when the command gets SIGTERM and SIGKILL: instants
+	commandPID     atomic.Int64 // of the command, 0 while there is none
+	endSignal      atomic.Int64 // that has ended the command or the wait for the lease, 0 for none
+	result         atomic.Int64 // 1 more than the exit code, 0 until body has returned
+	keepFilesOpen  atomic.Int64 // 1 while the parent has to keep open the files that it was sent
 }
 
 // newSharedState creates a shared state and returns the file to pass to the supervisor.

@@ -48,16 +48,16 @@ const (
 // waiting for them. What reportStuck writes to w goes to standard error.
 func Run(body func(*Supervisor) int, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	handshake, given := os.LookupEnv(handshakeEnv)
-	pid := os.Getpid()
-	switch _, err := fmt.Sscanf(handshake, frontFormat, &pid); {
-	case err == nil:
+	switch {
+	case handshake == behindFront:
 		setProcessName("parent")
+		return runParent(os.Getppid(), reportStuck)
 	case given:
 		return runSupervisor(handshake, body, reportStuck)
 	case mayHaveOtherChildren():
 		return runFront()
 	}
-	return runParent(pid, reportStuck)
+	return runParent(os.Getpid(), reportStuck)
 }
 
 // A parent is the process that the user started, or the one behind its front.
@@ -82,9 +82,9 @@ type parent struct {
 	failure error // the first reason why the supervisor did not end in good order
 }
 
-// runParent starts the supervisor as soon as no key that the user may press can end this
-// process. The rest of the preparation runs while the supervisor starts. The supervisor starts
-// no command before it receives startMessage. pid is the process that the user started.
+// runParent handles the signals of the keyboard first, so that Ctrl-C does not leave a supervisor
+// behind. The rest of the preparation runs while the supervisor starts: that starts no command
+// before it receives startMessage. pid is the process that the user started.
 func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	_ = os.Unsetenv(handshakeEnv)
 	p := &parent{
@@ -101,8 +101,8 @@ func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) 
 	}
 	p.finishPreparation()
 	code := p.eventLoop()
-	// From here on a signal ends this process, whatever it waits for. One that has come before ends
-	// it when a reader of standard error has had a second.
+	// Standard error may have no reader. A signal that comes from here on ends this process at once,
+	// one that has come before ends it after a second.
 	signal.Stop(p.signals)
 	for len(p.signals) > 0 {
 		p.got[(<-p.signals).(syscall.Signal)] = true
@@ -160,8 +160,8 @@ func (p *parent) startSupervisor(pid int) (err error) {
 		reportStuck: func(pids []int) { p.reportStuck(os.Stderr, pids) },
 	}
 	onParentDeath(&p.tree.attr, unix.SIGCONT) // if it is stopped then
-	// In a group of its own the supervisor is not stopped with the job. But there the kernel
-	// would take it for a process that looks after an orphaned group, which it does not do.
+	// In a group of its own the supervisor is not stopped with the job. An orphaned group would no
+	// longer count as one then: Ctrl-Z would stop the command, and no shell would continue it.
 	p.tree.attr.Setpgid = p.terminal == nil || !inOrphanedGroup()
 	if err := p.tree.start(); err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
@@ -276,12 +276,11 @@ func (p *parent) enforceDeadlines() {
 	p.timer.schedule(min(term, kill))
 }
 
-// frontFormat is the handshake of a parent behind a front. It has the front's process id.
-const frontFormat = "front %d"
+// behindFront is the handshake of a parent that a front has started.
+const behindFront = "front"
 
-// mayHaveOtherChildren reports whether processes that are no descendants of the command are
-// children of this one, or may become such: a shell that had started some has executed this program
-// in its place, or it is process 1, which gets all orphans.
+// mayHaveOtherChildren reports whether this process has children from before it executed this
+// program (those of a shell), or is process 1, which gets all orphans.
 func mayHaveOtherChildren() bool {
 	for pid := 1; pid > 0; {
 		var err error
@@ -292,10 +291,10 @@ func mayHaveOtherChildren() bool {
 	return true
 }
 
-// runFront starts the parent as a process of its own, which has no children but ours, and stands
-// for it: it passes signals on, and ends as the parent does. It waits for no other process. As
-// process 1 it reaps what others have left. If the front is killed, the parent is, too, and the
-// supervisor ends the command.
+// runFront starts the parent as a process of its own, which has no other children, and stands for
+// it: it passes signals on, reaps other children that have ended, and ends as the parent does. It
+// waits for no other process. If the front is killed, the parent is, too, and the supervisor ends
+// the command.
 func runFront() (int, error) {
 	self, err := programFile()
 	if err != nil {
@@ -308,25 +307,18 @@ func runFront() (int, error) {
 	attr := &syscall.SysProcAttr{Setpgid: tty == nil}
 	onParentDeath(attr, unix.SIGKILL)
 	parent, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), handshakeEnv+"="+fmt.Sprintf(frontFormat, os.Getpid())),
+		Env:   append(os.Environ(), handshakeEnv+"="+behindFront),
 		Files: []uintptr{0, 1, 2},
 		Sys:   attr,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("start the parent process: %w", err)
 	}
-	whom := parent
-	if os.Getpid() == 1 {
-		whom = -1
-	}
-	for sig := range signals {
-		if sig := sig.(syscall.Signal); sig != unix.SIGCHLD && !tty.sentByKeyboard(sig) {
-			_ = unix.Kill(parent, sig)
-		}
-		// Only here is a child reaped, so that no signal goes to another process.
+	for {
+		// Children are reaped here alone, so that no signal goes to another process.
 		var status unix.WaitStatus
 		for pid := 1; pid > 0; {
-			if pid, _ = unix.Wait4(whom, &status, unix.WNOHANG, nil); pid == parent {
+			if pid, _ = unix.Wait4(-1, &status, unix.WNOHANG, nil); pid == parent {
 				end := endOf(status)
 				if end.signal != 0 {
 					EndBy(end.signal)
@@ -334,8 +326,10 @@ func runFront() (int, error) {
 				return end.code, nil
 			}
 		}
+		if sig := (<-signals).(syscall.Signal); sig != unix.SIGCHLD && !tty.sentByKeyboard(sig) {
+			_ = unix.Kill(parent, sig)
+		}
 	}
-	return 0, nil
 }
 
 // A terminal is the controlling terminal of the session.
@@ -360,9 +354,9 @@ func (t *terminal) sentByKeyboard(sig syscall.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// inOrphanedGroup reports whether no process of the session looks after the jobs of this
-// process group, as when a container or ssh starts the program directly on a terminal. The
-// kernel then stops no process of the group at Ctrl-Z, since no process would continue it.
+// inOrphanedGroup reports whether this process group is orphaned, as POSIX calls it: no shell of
+// the session controls it, as when a container or ssh starts the program directly on a terminal.
+// Ctrl-Z stops no process of such a group.
 func inOrphanedGroup() bool {
 	session, _ := unix.Getsid(0)
 	for pid := unix.Getppid(); pid != 0; pid = parentOf(pid) {

@@ -126,9 +126,6 @@ type Supervisor struct {
 	cancel context.CancelCauseFunc
 	parent *parentHandle
 
-	// ready is done when this process survives signals, and has the threads that it needs.
-	ready sync.WaitGroup
-
 	mu       sync.Mutex
 	tree     *processTree // the command, nil while there is none
 	lastStop *Interrupt   // the last signal that requests an end
@@ -150,9 +147,8 @@ func (s *Supervisor) Context() context.Context { return s.ctx }
 func (s *Supervisor) Parent() int { return s.parent.pid }
 
 // Run runs a command under a lease, and returns when the command and all its descendants are
-// dead. To ensure that, it waits for them no longer than the lease lasts: see [Command].
-// Processes that the command leaves behind when it ends get a moment to end as well, then
-// SIGTERM, then SIGKILL.
+// dead. It kills them before the lease ends, see [Command], and waits for those that cannot be
+// killed. What the command leaves behind gets 200 ms to end as well, then SIGTERM, then SIGKILL.
 //
 // An error means that the command was not started. It is the cause of the context's end,
 // [ErrLate], [ErrSuspended], or an error of the operating system.
@@ -169,7 +165,6 @@ func (s *Supervisor) Run(cmd *Command, lease Lease) (result Result, err error) {
 	if err := s.askParent(); err != nil {
 		return Result{}, err
 	}
-	s.ready.Wait()
 	w := &watchdog{supervisor: s, cmd: cmd, lease: lease, timer: timer, termAt: never, killAt: never}
 	defer s.parent.clearDeadlines()
 	if err := s.start(w); err != nil {

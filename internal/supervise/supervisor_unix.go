@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -46,15 +45,13 @@ func runSupervisor(
 		return 0, fmt.Errorf("%w; is %s set in the environment?", err, handshakeEnv)
 	}
 	parent.reportStuck = reportStuck
-	// A reader that has closed its end makes the write fail, and so does a store that outgrows the
-	// limit of the size of files: neither may end the supervisor.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGXFSZ)
+	// Signals that are sent to every process of a service or a session do not end the supervisor,
+	// and the command with it: the parent passes them on. Nor does a reader that has closed its end.
+	// They are caught, not ignored, since the command would inherit that.
+	subscribe(make(chan os.Signal, 1), append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}, stopSignals...))
+	setProcessName("supervisor")
+	reserveThreads(supervisorThreads)
 	s := newSupervisor(parent)
-	s.ready.Go(func() {
-		setProcessName("supervisor")
-		surviveSignals()
-		reserveThreads(supervisorThreads)
-	})
 	go s.receiveSignals()
 	code := body(s)
 	parent.state.result.Store(int64(code) + 1)
@@ -80,14 +77,6 @@ func parseHandshake(handshake string) (*parentHandle, error) {
 		return nil, err
 	}
 	return parent, unix.Close(stateFD)
-}
-
-// surviveSignals makes a supervisor survive the signals that may be sent to every process of a
-// service or a session at once. The parent passes them on; a supervisor that died of one would
-// take the command with it. The signals are caught instead of being set to ignored, because the
-// command would inherit that.
-func surviveSignals() {
-	subscribe(make(chan os.Signal, 1), append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2}, stopSignals...))
 }
 
 // receiveSignals handles the signals and answers that the parent sends, until the parent has ended.
@@ -145,9 +134,8 @@ func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, 
 			tree.inheritFDs = append(tree.inheritFDs, fd)
 		}
 	}
-	// The parent keeps the files open as well: if the supervisor is killed, the parent has to
-	// end the descendants first. It gets the files before there is a descendant. If the parent
-	// has ended, it needs nothing.
+	// If the supervisor is killed, the parent keeps the files open until it has killed the
+	// descendants. So it gets them before there is one.
 	p.state.keepFilesOpen.Store(1)
 	p.conn.sendMessage(lookMessage, pinned...)
 	tree.attr.Setpgid = true
@@ -170,9 +158,8 @@ func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, 
 	return tree, nil
 }
 
-// systemdVariables returns the variables that give a process what systemd has for it, if they name
-// pid. The command, which is another process, finds itself in them only if it is given its own
-// number, which nobody knows before it runs.
+// systemdVariables returns the variables of sd_listen_fds(3) and sd_watchdog_enabled(3) whose value
+// is pid. They must have the process id of the command instead, which is known when it runs.
 func systemdVariables(env []string, pid int) (names []string) {
 	for _, name := range []string{"LISTEN_PID", "WATCHDOG_PID"} {
 		if slices.Contains(env, fmt.Sprintf("%s=%d", name, pid)) {

@@ -60,10 +60,16 @@ func newWakeFD() (int, error) {
 	return fd, nil
 }
 
-// reapOne waits for the end of a child and reaps it.
+// reapOne waits for the end of a child and reaps it. An error means that no process of the tree is
+// left that it finds.
 func (t *processTree) reapOne() (pid int, status unix.WaitStatus, err error) {
 	for {
 		pid, err = unix.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, unix.ECHILD) {
+			for len(t.children()) > 0 { // orphans, which are no children of this process
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
 		if !errors.Is(err, unix.EINTR) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -114,10 +120,6 @@ func descends(pid, root int, parents map[int]int) bool {
 	}
 	return false
 }
-
-// hasOrphans reports whether processes of the tree are left although this process has no child any
-// more.
-func (t *processTree) hasOrphans() bool { return len(t.children()) > 0 }
 
 // signalBelow does nothing: children returns all descendants.
 func (t *processTree) signalBelow(int, func() bool, []unix.Signal) {}

@@ -61,12 +61,8 @@ func bootNow() instant { return instant(time.Since(processStart)) }
 // A processTree is a process that was started, with all its descendants: the members of a job
 // object, which Windows ends when this process ends, for whatever reason.
 type processTree struct {
-	// exited receives the end of the root.
-	exited chan rootEnd
-
-	// empty is closed when no process of the tree is left.
-	empty chan struct{}
-
+	exited   chan rootEnd  // receives the end of the root
+	empty    chan struct{} // is closed when no process of the tree is left
 	job      windows.Handle
 	killOnce sync.Once
 }

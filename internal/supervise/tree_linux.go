@@ -30,7 +30,8 @@ func newWakeFD() (int, error) {
 	return ends[1], nil
 }
 
-// reapOne waits for the end of a child and reaps it.
+// reapOne waits for the end of a child and reaps it. An error means that no process of the tree is
+// left: every descendant becomes a child of this process in the end.
 func (t *processTree) reapOne() (pid int, status unix.WaitStatus, err error) {
 	for {
 		err = unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -47,14 +48,9 @@ func (t *processTree) reapOne() (pid int, status unix.WaitStatus, err error) {
 	}
 }
 
-// hasOrphans returns false: every descendant becomes a child of this process in the end.
-func (t *processTree) hasOrphans() bool { return false }
-
-// childLists are the kernel's lists of the children of this process. The children of a process are
-// those of its threads: of the one that starts them, and of the first, which gets the orphans. What
-// hides in /proc, since it is not dumpable and /proc is mounted with hidepid, is in them. The files
-// are open while there are children, since a command may have used up what the machine has for
-// files.
+// childLists are the kernel's lists of the children of two threads: the one that starts them, and
+// the first, which gets the orphans. Children that /proc hides (not dumpable, with hidepid) are in
+// them, too. The files stay open meanwhile, since a command may use up all files of the machine.
 type childLists struct {
 	files []int
 	data  []byte
@@ -130,9 +126,9 @@ func numbersIn(text []byte) (numbers []int) {
 	return numbers
 }
 
-// signalBelow sends signals to the descendants of a process. While exists returns true, the number
-// of that process is its own. The same is known of a child by a pidfd, which is opened before a
-// look at whose child it is.
+// signalBelow sends signals to the descendants of a process. exists reports whether that process
+// has not been reaped: then no other has its number. Of each child a pidfd tells that. It is opened
+// before the parent of the child is read, so that both concern the same process.
 func (t *processTree) signalBelow(parent int, exists func() bool, signals []unix.Signal) {
 	for _, pid := range childrenOf(parent) {
 		fd, err := unix.PidfdOpen(pid, 0)

@@ -32,27 +32,18 @@ type processTree struct {
 	// may wait for a reader.
 	reportStuck func(pids []int)
 
-	// rootPID is the process that was started.
-	rootPID int
-
-	// exited receives the end of the root.
-	exited chan rootEnd
-
-	// empty is closed when no process of the tree is left.
-	empty chan struct{}
-
-	// childReaped receives a value when a process of the tree has ended.
-	childReaped chan struct{}
+	rootPID     int           // the process that was started
+	exited      chan rootEnd  // receives the end of the root
+	empty       chan struct{} // is closed when no process of the tree is left
+	childReaped chan struct{} // receives a value when a process of the tree has ended
 
 	// mu is held while children are reaped, and while signals are sent: the number of a child that
-	// is not reaped cannot belong to another process. emptied means that no process of the tree is
-	// left. rootReaped means that the root is not.
-	mu                  sync.Mutex
-	rootReaped, emptied bool
+	// is not reaped cannot belong to another process.
+	mu         sync.Mutex
+	rootReaped bool
+	emptied    bool // no process of the tree is left
 
-	// lists are what the children are found by. They are open before there is a child.
-	lists childLists
-
+	lists    childLists // open before there is a child
 	killOnce sync.Once
 }
 
@@ -89,7 +80,6 @@ func (t *processTree) reapLoop(started chan<- error) {
 		return
 	}
 	started <- nil
-	// Where orphans become children of this process, no descendant is left when no child is.
 	for {
 		pid, status, err := t.reapOne()
 		if err != nil {
@@ -99,9 +89,6 @@ func (t *processTree) reapLoop(started chan<- error) {
 			t.exited <- endOf(status)
 		}
 		notify(t.childReaped)
-	}
-	for t.hasOrphans() {
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.mu.Lock()
 	t.emptied = true
@@ -125,17 +112,7 @@ func (t *processTree) forkExec() (int, error) {
 // terminate sends SIGTERM to every process of the tree. It continues those that are stopped, so
 // that they can end. It returns at once.
 func (t *processTree) terminate() {
-	go t.ifNotEmpty(func() { t.signalAll(unix.SIGTERM, unix.SIGCONT) })
-}
-
-// ifNotEmpty calls send unless the tree is empty, and reports whether it did.
-func (t *processTree) ifNotEmpty(send func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.emptied {
-		send()
-	}
-	return !t.emptied
+	go t.signalAll(true, unix.SIGTERM, unix.SIGCONT)
 }
 
 // signalRoot sends a signal to the root, or to the group that it leads, unless it has ended.
@@ -151,14 +128,24 @@ func (t *processTree) signalRoot(sig syscall.Signal, group bool) {
 	}
 }
 
-// signalAll sends signals to every process of the tree that it finds.
-func (t *processTree) signalAll(signals ...unix.Signal) {
-	for _, pid := range t.children() {
-		t.signalBelow(pid, func() bool { return true }, signals)
+// signalAll sends signals to the children of this process that belong to the tree, and with deep to
+// every process of the tree that it finds. It returns the children.
+func (t *processTree) signalAll(deep bool, signals ...unix.Signal) []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.emptied {
+		return nil
+	}
+	children := t.children()
+	for _, pid := range children {
+		if deep {
+			t.signalBelow(pid, func() bool { return true }, signals)
+		}
 		for _, sig := range signals {
 			_ = unix.Kill(pid, sig)
 		}
 	}
+	return children
 }
 
 // startKill ends every process of the tree, including those that it starts meanwhile. It
@@ -174,26 +161,14 @@ func (t *processTree) killLoop() {
 	progress := time.Now()
 	reported := false
 	for n := 1; ; n++ {
-		alive := t.ifNotEmpty(func() {
-			if n%8 == 0 {
-				// Some processes may be out of reach as long as their parents live.
-				t.signalAll(unix.SIGKILL)
-				return
-			}
-			// The children of those that end become children of this process, and are killed the
-			// next time. Calling it often enough therefore catches a process that keeps forking,
-			// ending, and coming back under a new process id.
-			for _, pid := range t.children() {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		})
-		if !alive {
-			return
-		}
+		// The children of those that end become children of this process, and are killed the next
+		// time. So a process that keeps forking, ending, and coming back under a new process id is
+		// caught after some rounds. Some have parents that cannot be killed: they stay below.
+		children := t.signalAll(n%8 == 0, unix.SIGKILL)
 		idle := time.Since(progress)
-		if idle > stuckAfter && !reported {
+		if idle > stuckAfter && !reported && len(children) > 0 {
 			reported = true
-			t.ifNotEmpty(func() { go t.reportStuck(t.children()) })
+			go t.reportStuck(children)
 		}
 		// The longer no process ends, the longer the next may take. A process that ends passes
 		// its children to this one.

@@ -27,10 +27,10 @@ type watchdog struct {
 	// the lease.
 	termAt, killAt instant
 
-	// exited means that the command has ended. lost means that the lease is lost, or counts as
-	// lost; its deadline is not read any more. termSent means that SIGTERM was sent.
-	// killStarted means that the tree is being killed.
-	exited, lost, termSent, killStarted bool
+	exited      bool // the command has ended
+	lost        bool // the lease is lost, or counts as lost; its deadline is not read any more
+	termSent    bool // the tree has had SIGTERM, or is being killed
+	killStarted bool // the tree is being killed
 }
 
 // eventLoop returns when no process of the tree is left.
@@ -61,19 +61,13 @@ func (w *watchdog) eventLoop() Result {
 	}
 }
 
-// reschedule reads the lease, sets the timer for the next action, and sets when the parent acts
-// in the supervisor's place. It reports whether all of that is still to come.
+// reschedule reads the lease, and sets the timer for the next action and the deadlines of the
+// parent. It returns false if the lease is lost, or an action is due.
 func (w *watchdog) reschedule() bool {
 	if d := w.lease.Deadline(); !w.lost && !d.Equal(w.deadline) {
 		w.deadline, w.leaseEnd = d, instantOf(d)
 	}
 	term, kill := w.signalTimes()
-	if w.termSent {
-		term = never
-	}
-	if w.killStarted {
-		kill = never
-	}
 	// The lease is read again when half of the time is over: the parent then learns of a renewal
 	// long before it would act.
 	at := bootNow()
@@ -88,10 +82,18 @@ func (w *watchdog) reschedule() bool {
 	return w.lease.Context().Err() == nil && at < next
 }
 
-// signalTimes returns when SIGTERM and SIGKILL are due, for whatever reason.
+// signalTimes returns when SIGTERM and SIGKILL are due, for whatever reason. What was sent is never
+// due again.
 func (w *watchdog) signalTimes() (term, kill instant) {
 	term, kill = w.leaseSignalTimes()
-	return min(w.termAt, term), min(w.killAt, kill)
+	term, kill = min(w.termAt, term), min(w.killAt, kill)
+	if w.termSent {
+		term = never
+	}
+	if w.killStarted {
+		kill = never
+	}
+	return term, kill
 }
 
 // leaseSignalTimes returns when SIGTERM and SIGKILL are due because of the lease.
@@ -118,7 +120,7 @@ func (w *watchdog) sendDueSignals() {
 	case kill <= at:
 		w.tree.startKill()
 		w.termSent, w.killStarted = true, true
-	case term <= at && !w.termSent:
+	case term <= at:
 		w.tree.terminate()
 		w.termSent = true
 	}
@@ -138,8 +140,7 @@ func (w *watchdog) onLeaseLost() {
 	}
 }
 
-// markLost is final: the command has been sent a signal to end, or will be at once, and a later
-// renewal cannot undo that.
+// markLost is final, even if the lease is renewed later: the command gets a signal to end at once.
 func (w *watchdog) markLost() {
 	if w.lost {
 		return
