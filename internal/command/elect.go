@@ -79,16 +79,15 @@ func newElect(c *cli) *cobra.Command {
 // campaign runs the command again each time its lock was lost.
 func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	r.standby = time.AfterFunc(time.Second, reportReady)
-	for terms := 0; ; {
+	for {
 		e := r.acquireAndRun(sup, client, path)
 		if sup.Context().Err() != nil {
 			return e
 		}
 		switch {
 		case e.code == exitLost:
-			terms++
 			reportError(r.messageWriter(sup), &exitError{err: fmt.Errorf("%w; standing again", e.err)})
-		case terms > 0 && e.code == exitUnavailable && errors.Is(e.err, holdfast.ErrUnavailable):
+		case r.led && e.code == exitUnavailable && errors.Is(e.err, holdfast.ErrUnavailable):
 			select {
 			case <-time.After(electionRetryDelay):
 			case <-sup.Context().Done():

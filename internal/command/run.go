@@ -58,6 +58,7 @@ type runCommand struct {
 	once    bool        // it is "holdfast once"
 	elect   bool        // it is "holdfast elect"
 	standby *time.Timer // of elect, until there is a lock
+	led     bool        // elect has had the lock
 	http    string      // of elect: the address of its page
 	page    *leaderPage // of elect, nil without --http
 	name    string
@@ -208,7 +209,7 @@ func (r *runCommand) reportStuck(w io.Writer, pids []int) {
 // findProgram finds the file to execute.
 func findProgram(name string) (string, *exitError) {
 	path, err := exec.LookPath(name)
-	if err == nil {
+	if err == nil || errors.Is(err, exec.ErrDot) && runtime.GOOS != "windows" { // the user's PATH has a "."
 		return path, nil
 	}
 	return "", cannotExecute(name, err)

@@ -80,6 +80,7 @@ func (r *runCommand) runUnderLock(
 ) (supervise.Result, error) {
 	if r.standby != nil {
 		r.standby.Stop()
+		r.led = true
 	}
 	if r.page != nil {
 		r.page.lock.Store(lock)

@@ -31,8 +31,23 @@ var wrapperRows = []struct{ name, script, want string }{
 		unshare -rpf --mount-proc holdfast run a -- sh -c '(sleep 1000 &); exit 3'; echo $?`, "3"},
 	{"process 1 with a stranger", `
 		unshare -rpf --mount-proc bash -c 'sleep 1000 & exec holdfast run a -- sh -c "echo \$PPID >&2; exit 4"' 2>/dev/null; echo $?`, "4"},
+	{"process 1 reaps strangers", `
+		unshare -rpf --mount-proc bash -c 'sleep .2 & echo $! >old; exec holdfast run a -- sh -c "while test -e /proc/\$(cat old); do sleep .01; done; echo reaped"'`, "reaped"},
+	{"an older child that does not end with SIGCHLD", `
+		perl -e '$clone = qx(uname -m) =~ /x86/ ? 56 : 220; if (!syscall $clone, 0, 0, 0, 0, 0) { sleep 1000; exit } exec @ARGV' holdfast run a -- sleep 1000 & p=$!
+		until pgrep -x supervisor -g $p || pgrep -x parent -P $p; do sleep .01; done >/dev/null; pgrep -x parent -P $p >/dev/null && echo a front; pkill -P $p; wait $p`, "a front"},
+	{"more children than a page of the kernel's list has", `
+		cat >many <<'END'
+for (1..900) { if (!fork) { exit if fork; $SIG{TERM} = sub { open F, ">>got"; print F "T\n"; exit }; open F, ">>up"; print F "U\n"; close F; sleep 1000; exit } wait }
+select undef, undef, undef, .01 until (-s "up") == 1800;
+END
+		holdfast run a --ttl 1h --kill-after 20s -- perl many; wc -l <got`, "900"},
 	{"the /proc of another namespace", `
 		unshare -rpf holdfast run a -- touch started 2>err; echo $?; grep -c 'try: unshare --mount-proc' err; test -e started || echo not started`, "126 1 not started"},
+
+	{"the job of a shell in another namespace", `
+		script -qec 'unshare -rpf --mount-proc holdfast run a -- touch started' /dev/null >err; echo $?; grep -c 'try: setsid -w' err; test -e started || echo not started
+		script -qec 'unshare -rpf --mount-proc setsid -w holdfast run a -- echo with it' /dev/null`, "126 1 not started with it"},
 
 	// What it needs, it has before the command starts.
 	{"nobody reads standard error", `
@@ -62,6 +77,36 @@ var wrapperRows = []struct{ name, script, want string }{
 			holdfast $v -- touch started & p=$!; sleep .5; kill -STOP $p; wait $h
 			holdfast run $2 -- echo other; test -e started || echo not yet; kill -CONT $p; wait $p; ls started; rm has started
 		done`, "other not yet started other not yet started"},
+
+	{"elect is suspended when it has the lock, and the store is away", `
+		holdfast run a -- sh -c '>has; sleep 1' & h=$!; until test -e has; do sleep .01; done
+		holdfast elect a -- echo leads 2>err & p=$!; sleep .5; kill -STOP $p; wait $h; holdfast run a -- true; sleep 2
+		mv locks away; ln -s locks locks; kill -CONT $p; sleep 2; rm locks; mv away locks; wait $p; echo $?`, "leads 0"},
+	{"elect leads again after its supervisor hung", `
+		holdfast elect a --ttl 4s --kill-after 1s -- sh -c 'echo >>runs; test $(wc -l <runs) = 2 && exit; trap "exit 9" TERM; while :; do sleep .01; done' & p=$!
+		until test -s runs; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p); wait $p; echo $?`, "0"},
+	{"SIGTERM while it waits, and the supervisor is stopped", `
+		holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
+		holdfast run a -v -- true 2>err & p=$!; until test -s err; do sleep .01; done
+		kill -STOP $(pgrep -x supervisor -P $p); kill $p; wait $p; echo $?; kill $h; wait $h`, "143"},
+	{"SIGINT to a front that waits on a terminal", `
+		set -m; holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
+		script -qec "bash -c 'sleep 20 & echo \$\$ >pid; exec holdfast run a -v -- true'" /dev/null >err & until test -s err; do sleep .01; done
+		kill -INT $(cat pid); wait $!; echo $?; kill $h; wait $h`, "130"},
+	{"Ctrl-C comes once through a front", `
+		cat >job <<'END'
+sleep 20 & exec holdfast run a -- perl -e '$SIG{INT} = sub { open F, ">>got"; print F "INT\n"; close F }; open F, ">ready"; select undef, undef, undef, .01 until -e "end"; exit 3'
+END
+		(until test -e ready; do sleep .01; done; printf '\003'; until test -e got; do sleep .01; done; sleep .3; >end) | script -qec 'bash job' /dev/null >/dev/null
+		echo $?; cat got`, "3 INT"},
+	{"Ctrl-Z stops the parent, never the supervisor, which starts in the same job", `
+		cat >job <<'END'
+set -m
+bash -c "$1 exec holdfast run a -- perl -e 'open F, q(/proc/self/status); /SigBlk/ && syswrite STDOUT, \$_ while <F>; open F, q(>ready); sleep 20'" & p=$!; until test -e ready; do sleep .01; done
+parent=$(pgrep -x parent -P $p || echo $p); s=$(pgrep -x supervisor -P $parent); kill -TSTP $s $parent; sh -c "until grep -q State:.T /proc/$parent/status; do sleep .01; done"
+grep -q State:.T /proc/$s/status && echo stopped; kill -CONT $parent $s; kill $parent; wait $p; rm ready
+END
+		script -qec 'bash job; bash job "sleep 20 &"' /dev/null </dev/null | grep -v ermina`, "SigBlk: 0000000000000000 SigBlk: 0000000000000000"},
 
 	// It ends here, as docs/cli.md says.
 	{"both are killed, and a daemon has the descriptors open", bothKilledRow(""), "lives 75"},

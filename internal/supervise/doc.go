@@ -31,9 +31,9 @@
 //	                     pipe), and it does its work
 //	renewal fails        the supervisor sends SIGTERM, and SIGKILL so early that all are dead
 //	                     when the lease ends
-//	both killed          the command dies by its parent-death signal; its descendants live on.
-//	                     A lease that lasts as long as a file is open ([Command].Hold) waits
-//	                     for them
+//	both killed          the command dies by its parent-death signal, unless it has changed its
+//	                     user; its descendants live on. A lease that lasts as long as a file is
+//	                     open ([Command].Hold) waits for them
 //	both stopped, or     nothing can be done: the tree is killed as soon as one of the two runs
 //	the machine, or one  again. A fencing token protects meanwhile what the lease protects
 //	killed, then the
@@ -45,8 +45,8 @@
 // descendant therefore becomes their child in the end, in spite of sessions and double forks:
 // when there is no child any more, no descendant is left. Killing goes on until then, beginning
 // with the process's own children, since that makes their children its own. It cannot reach a
-// process with another user's rights (one that a setuid program has started), nor a process
-// that another program starts on behalf of the command (cron, a container engine). In the first
+// process with another user's rights (one that a setuid program has started), one that has entered
+// another PID namespace, nor one that another program starts on behalf of the command. In the first
 // case, the lease is not given back before that process ends.
 //
 // The kernel's lists of the children of a process show those that hide in /proc, too (they are not

@@ -4,12 +4,14 @@ package supervise
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -48,16 +50,18 @@ const (
 // waiting for them. What reportStuck writes to w goes to standard error.
 func Run(body func(*Supervisor) int, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	handshake, given := os.LookupEnv(handshakeEnv)
-	switch {
-	case handshake == behindFront:
-		setProcessName("parent")
-		return runParent(os.Getppid(), reportStuck)
-	case given:
+	if given && !strings.HasPrefix(handshake, behindFront) {
 		return runSupervisor(handshake, body, reportStuck)
+	}
+	runtime.LockOSThread() // Ctrl-Z reaches this thread, and the parent dies with that of the front
+	switch {
+	case given:
+		setProcessName("parent")
+		return runParent(os.Getppid(), handshake == behindFront+"true", reportStuck)
 	case mayHaveOtherChildren():
 		return runFront()
 	}
-	return runParent(os.Getpid(), reportStuck)
+	return runParent(os.Getpid(), setStopBlocked(true), reportStuck)
 }
 
 // A parent is the process that the user started, or the one behind its front.
@@ -84,9 +88,11 @@ type parent struct {
 
 // runParent handles the signals of the keyboard first, so that Ctrl-C does not leave a supervisor
 // behind. The rest of the preparation runs while the supervisor starts: that starts no command
-// before it receives startMessage. pid is the process that the user started.
-func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) {
+// before it receives startMessage. pid is the process that the user started, stopBlocked whether that
+// had SIGTSTP blocked.
+func runParent(pid int, stopBlocked bool, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	_ = os.Unsetenv(handshakeEnv)
+	setStopBlocked(stopBlocked)
 	p := &parent{
 		reportStuck:  reportStuck,
 		terminal:     controllingTerminal(),
@@ -96,7 +102,7 @@ func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) 
 		written:      make(chan struct{}),
 	}
 	subscribe(p.signals, stopSignals)
-	if err := p.startSupervisor(pid); err != nil {
+	if err := p.startSupervisor(pid, stopBlocked); err != nil {
 		return 0, err
 	}
 	p.finishPreparation()
@@ -107,13 +113,19 @@ func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) 
 	for len(p.signals) > 0 {
 		p.got[(<-p.signals).(syscall.Signal)] = true
 	}
+	var stop syscall.Signal
 	for sig := range p.got {
 		if slices.Contains(stopSignals, os.Signal(sig)) {
+			stop = sig
 			time.AfterFunc(time.Second, func() { EndBy(sig) })
 		}
 	}
 	<-p.written
-	if p.failure != nil {
+	if code < 0 {
+		// The signal may have killed a supervisor that did not handle it yet.
+		if stop != 0 && p.state.keepFilesOpen.Load() == 0 {
+			EndBy(stop)
+		}
 		return code, p.failure
 	}
 	if sig := syscall.Signal(p.state.endSignal.Load()); p.got[sig] && code == 128+int(sig) {
@@ -123,7 +135,7 @@ func runParent(pid int, reportStuck func(w io.Writer, pids []int)) (int, error) 
 }
 
 // startSupervisor starts the supervisor.
-func (p *parent) startSupervisor(pid int) (err error) {
+func (p *parent) startSupervisor(pid int, stopBlocked bool) (err error) {
 	if p.timer, err = newBootTimer(); err != nil {
 		return err
 	}
@@ -148,14 +160,17 @@ func (p *parent) startSupervisor(pid int) (err error) {
 	// With a terminal the command joins this process's group, so that job control sees one job.
 	commandGroup := 0
 	if p.terminal != nil {
-		commandGroup = unix.Getpgrp()
+		if commandGroup = unix.Getpgrp(); commandGroup == 0 {
+			return errors.New("the command cannot join the job of a shell in another PID namespace; try: setsid -w, script, or a shell in this one")
+		}
 	}
-	handshake := fmt.Sprintf(handshakeFormat, pid, connFD, textFD, stateFD, wakeFD, commandGroup)
+	handshake := fmt.Sprintf(handshakeFormat, pid, connFD, textFD, stateFD, wakeFD, commandGroup, stopBlocked)
 	p.tree = &processTree{
 		path:        self,
 		args:        os.Args,
 		env:         append(os.Environ(), handshakeEnv+"="+handshake),
 		inheritFDs:  []int{connFD, textFD, stateFD, wakeFD},
+		stopBlocked: true,
 		orphanRoot:  func() int { return int(p.state.commandPID.Load()) },
 		reportStuck: func(pids []int) { p.reportStuck(os.Stderr, pids) },
 	}
@@ -233,8 +248,9 @@ func (p *parent) eventLoop() int {
 			p.enforceDeadlines()
 		case <-p.timer.c:
 			p.enforceDeadlines()
-		case <-p.tree.exited:
+		case end := <-p.tree.exited:
 			if code = int(p.state.result.Load()) - 1; code < 0 {
+				p.got[end.signal] = true
 				// The supervisor's descendants are now children of this process.
 				p.failure = cmp.Or(p.failure, ErrDied)
 				p.tree.startKill()
@@ -249,6 +265,9 @@ func (p *parent) eventLoop() int {
 func (p *parent) forwardSignal(sig os.Signal) {
 	number := sig.(syscall.Signal)
 	p.got[number] = true
+	if slices.Contains(stopSignals, sig) {
+		p.tree.signalRoot(unix.SIGCONT, false) // a supervisor that is stopped ends nothing
+	}
 	message := byte(number)
 	if p.terminal.sentByKeyboard(number) {
 		message |= keyboardBit
@@ -270,21 +289,23 @@ func (p *parent) enforceDeadlines() {
 	case term <= at:
 		p.failure = cmp.Or(p.failure, ErrHung)
 		term = never
+		p.state.parentActed.Store(1)
 		p.state.setDeadlines(term, kill)
 		p.tree.terminate()
 	}
 	p.timer.schedule(min(term, kill))
 }
 
-// behindFront is the handshake of a parent that a front has started.
-const behindFront = "front"
+// behindFront begins the handshake of a parent that a front has started. Whether SIGTSTP was blocked
+// follows.
+const behindFront = "front,"
 
-// mayHaveOtherChildren reports whether this process has children from before it executed this
-// program (those of a shell), or is process 1, which gets all orphans.
+// mayHaveOtherChildren reports whether this process has children of any kind from before it executed
+// this program (those of a shell), or is process 1, which gets all orphans.
 func mayHaveOtherChildren() bool {
 	for pid := 1; pid > 0; {
 		var err error
-		if pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
+		if pid, err = unix.Wait4(-1, nil, unix.WNOHANG|waitAll, nil); err == unix.ECHILD {
 			return os.Getpid() == 1
 		}
 	}
@@ -303,14 +324,15 @@ func runFront() (int, error) {
 	tty := controllingTerminal()
 	signals := make(chan os.Signal, 16)
 	subscribe(signals, append(passedOn(tty), unix.SIGCHLD))
-	runtime.LockOSThread() // the parent-death signal is sent when this thread ends
 	attr := &syscall.SysProcAttr{Setpgid: tty == nil}
 	onParentDeath(attr, unix.SIGKILL)
+	stopBlocked := setStopBlocked(true)
 	parent, err := syscall.ForkExec(self, os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), handshakeEnv+"="+behindFront),
+		Env:   append(os.Environ(), handshakeEnv+"="+behindFront+fmt.Sprint(stopBlocked)),
 		Files: []uintptr{0, 1, 2},
 		Sys:   attr,
 	})
+	setStopBlocked(stopBlocked)
 	if err != nil {
 		return 0, fmt.Errorf("start the parent process: %w", err)
 	}
@@ -326,7 +348,7 @@ func runFront() (int, error) {
 				return end.code, nil
 			}
 		}
-		if sig := (<-signals).(syscall.Signal); sig != unix.SIGCHLD && !tty.sentByKeyboard(sig) {
+		if sig := (<-signals).(syscall.Signal); sig != unix.SIGCHLD {
 			_ = unix.Kill(parent, sig)
 		}
 	}
@@ -359,7 +381,8 @@ func (t *terminal) sentByKeyboard(sig syscall.Signal) bool {
 // Ctrl-Z stops no process of such a group.
 func inOrphanedGroup() bool {
 	session, _ := unix.Getsid(0)
-	for pid := unix.Getppid(); pid != 0; pid = parentOf(pid) {
+	pid := unix.Getppid()
+	for ; pid > 0; pid = parentOf(pid) {
 		if sid, err := unix.Getsid(pid); err != nil || sid != session {
 			return true
 		}
@@ -367,5 +390,5 @@ func inOrphanedGroup() bool {
 			return err != nil
 		}
 	}
-	return true
+	return pid == 0 // else a process is hidden: a shell may be
 }

@@ -290,6 +290,17 @@ func TestLeaseBroken(t *testing.T) {
 	}
 }
 
+// SIGTERM reaches a process deep down, in a session of its own.
+func TestSIGTERMReachesEveryProcess(t *testing.T) {
+	t.Parallel()
+	r := startRun(t, scenario{LoseAt: time.Second, KillAfter: testTimeout, Args: shellArgs(`
+		sh -c 'setsid sh -c "trap \"echo got >&4; exit\" TERM; echo ready >&4; while :; do sleep 0.01; done" & wait' & wait`)})
+	if got := strings.Join(r.readLines(2), " "); got != "ready got" {
+		t.Error(got)
+	}
+	r.outcome()
+}
+
 func TestLeaseIgnored(t *testing.T) {
 	t.Parallel()
 	r := startRun(t, scenario{Args: shellArgs("sleep 2; exit 3"), TTL: time.Second, NoRenew: true, Ignore: true})

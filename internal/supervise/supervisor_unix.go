@@ -17,9 +17,9 @@ import (
 // handshakeEnv is the environment variable that makes a process a supervisor.
 const handshakeEnv = "HOLDFAST_SUPERVISOR"
 
-// handshakeFormat has the process id of the process that the user started, descriptors, and the
-// process group of the command.
-const handshakeFormat = "%d,%d,%d,%d,%d,%d"
+// handshakeFormat has the process id of the process that the user started, descriptors, the process
+// group of the command, and whether it has SIGTSTP blocked.
+const handshakeFormat = "%d,%d,%d,%d,%d,%d,%t"
 
 // A parentHandle is the supervisor's access to its parent.
 type parentHandle struct {
@@ -31,6 +31,7 @@ type parentHandle struct {
 	// commandGroup is the process group that the command joins: that of the parent, or 0 for
 	// one of its own.
 	commandGroup int
+	stopBlocked  bool // in the command
 
 	reportStuck func(w io.Writer, pids []int)
 }
@@ -62,7 +63,8 @@ func runSupervisor(
 func parseHandshake(handshake string) (*parentHandle, error) {
 	parent := &parentHandle{}
 	var connFD, textFD, stateFD, wakeFD int
-	_, err := fmt.Sscanf(handshake, handshakeFormat, &parent.pid, &connFD, &textFD, &stateFD, &wakeFD, &parent.commandGroup)
+	_, err := fmt.Sscanf(handshake, handshakeFormat, &parent.pid, &connFD, &textFD, &stateFD, &wakeFD,
+		&parent.commandGroup, &parent.stopBlocked)
 	if err != nil {
 		return nil, errors.New("cannot read what the parent process has passed on")
 	}
@@ -116,12 +118,15 @@ func (s *Supervisor) Write(text []byte) (int, error) {
 func (p *parentHandle) ask(*Supervisor) { p.conn.sendMessage(askMessage) }
 
 // reportEnd tells the parent which signal has ended the command, or the wait for the lease. 0 means
-// that none has.
-func (p *parentHandle) reportEnd(sig syscall.Signal) { p.state.endSignal.Store(int64(sig)) }
+// that none has. It returns whether the parent had sent SIGTERM because this process hung.
+func (p *parentHandle) reportEnd(sig syscall.Signal) bool {
+	p.state.endSignal.Store(int64(sig))
+	return p.state.parentActed.Swap(0) == 1
+}
 
 // startCommand starts the command.
 func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, error) {
-	tree := &processTree{path: cmd.Path, args: cmd.Args, env: cmd.Env}
+	tree := &processTree{path: cmd.Path, args: cmd.Args, env: cmd.Env, stopBlocked: p.stopBlocked}
 	tree.reportStuck = func(pids []int) { p.reportStuck(s, pids) }
 	var pinned []int
 	for i, f := range slices.Concat(cmd.Hold, cmd.Pin) {

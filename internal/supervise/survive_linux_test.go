@@ -95,10 +95,11 @@ func TestHiddenDescendants(t *testing.T) {
 	foreign := filepath.Join(dir, "foreign")
 	copyFile(t, "/usr/bin/setpriv", foreign, 0o4711)
 
-	start := func(t *testing.T, command string) *testRun {
+	const asNobody = `exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0"`
+	start := func(t *testing.T, command, starter string) *testRun {
 		r := prepareRun(t, scenario{Args: shellArgs(command), Report: filepath.Join(dir, filepath.Base(t.Name()))})
 		cmd := exec.Command("/bin/sh", "-c",
-			`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0"`, program)
+			`mount -t proc -o hidepid=2 proc /proc && `+starter, program)
 		cmd.Env, cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = r.cmd.Env, r.cmd.ExtraFiles, r.cmd.Stdout, r.cmd.Stderr
 		cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		r.cmd = cmd
@@ -109,7 +110,7 @@ func TestHiddenDescendants(t *testing.T) {
 		return r
 	}
 	t.Run("left behind", func(t *testing.T) {
-		r := start(t, hidden+` 1000 & echo ready >&4; exit 5`)
+		r := start(t, hidden+` 1000 & echo ready >&4; exit 5`, asNobody)
 		r.readLines(1)
 		if code := r.exitCode(); code != 5 {
 			t.Errorf("exit code %d", code)
@@ -117,7 +118,7 @@ func TestHiddenDescendants(t *testing.T) {
 		r.mustHaveNoSurvivors()
 	})
 	t.Run("supervisor killed", func(t *testing.T) {
-		r := start(t, hidden+` 1000 & (`+hidden+` 1000 &) ; echo ready >&4; sleep 1000`)
+		r := start(t, hidden+` 1000 & (`+hidden+` 1000 &) ; echo ready >&4; sleep 1000`, asNobody)
 		r.readLines(1)
 		if err := unix.Kill(r.supervisorPID(), unix.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -127,8 +128,15 @@ func TestHiddenDescendants(t *testing.T) {
 		}
 		r.mustHaveNoSurvivors()
 	})
+	t.Run("the shell that controls the job", func(t *testing.T) {
+		r := start(t, `test $(ps -o pgid= -p $PPID) = $(ps -o pgid= -p $$) && exit 1; exit 7`, `script -qec "perl -e '
+			if (!fork) { \$( = \$) = \"65534 65534\"; \$< = \$> = 65534; exec @ARGV } wait; exit \$? >> 8' $0" /dev/null`)
+		if code := r.exitCode(); code != 7 {
+			t.Errorf("exit code %d: the supervisor is in the group that Ctrl-Z stops", code)
+		}
+	})
 	t.Run("another user's", func(t *testing.T) {
-		r := start(t, foreign+` --reuid 0 sleep 1000 & echo $! >&4; exit 6`)
+		r := start(t, foreign+` --reuid 0 sleep 1000 & echo $! >&4; exit 6`, asNobody)
 		pid, err := strconv.Atoi(r.readLines(1)[0])
 		if err != nil {
 			t.Fatal(err)

@@ -27,6 +27,11 @@ func memoryFile() (int, error) {
 // setProcessName does nothing: on macOS a process is named after its program.
 func setProcessName(string) {}
 
+// setStopBlocked does nothing: it is for vfork, which Go does not use on macOS.
+func setStopBlocked(bool) bool { return false }
+
+const waitAll = 0 // on macOS all children end with SIGCHLD
+
 // EndBy ends this process by a signal, as it would have ended without a handler, so that a shell or
 // a service manager can tell that from an exit code. It returns if the signal is blocked.
 func EndBy(sig syscall.Signal) {
@@ -124,11 +129,11 @@ func descends(pid, root int, parents map[int]int) bool {
 // signalBelow does nothing: children returns all descendants.
 func (t *processTree) signalBelow(int, func() bool, []unix.Signal) {}
 
-// parentOf returns the parent of a process, 0 if the process has ended.
+// parentOf returns the parent of a process, -1 if the process has ended.
 func parentOf(pid int) int {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
-		return 0
+		return -1
 	}
 	return int(info.Eproc.Ppid)
 }

@@ -23,6 +23,24 @@ func setProcessName(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
 }
 
+// waitAll is an option of wait4 for children that end with another signal than SIGCHLD.
+const waitAll = unix.WALL
+
+// setStopBlocked blocks SIGTSTP, or no longer, on this thread and in the processes that it starts. It
+// returns what was before. A process that Ctrl-Z stops before it has executed its program stops the
+// thread that has started it, too, and no shell sees that.
+func setStopBlocked(blocked bool) (before bool) {
+	const stop = 1 << (unix.SIGTSTP - 1)
+	var set, old unix.Sigset_t
+	set.Val[0] = stop
+	how := unix.SIG_UNBLOCK
+	if blocked {
+		how = unix.SIG_BLOCK
+	}
+	_ = unix.PthreadSigmask(how, &set, &old)
+	return old.Val[0]&stop != 0
+}
+
 // EndBy ends this process by a signal, as it would have ended without a handler, so that a shell or
 // a service manager can tell that from an exit code. It returns if the signal is blocked.
 func EndBy(sig syscall.Signal) {

@@ -146,6 +146,20 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
+// Ctrl-C comes when the supervisor, which is in the foreground group without a shell, does not
+// handle signals yet.
+func TestCtrlCAtTheStart(t *testing.T) {
+	for range 10 {
+		s := startOnTerminal(t, scenario{Wait: true})
+		for len(childrenOf(s.cmd.Process.Pid)) == 0 {
+		}
+		s.typeKeys(ctrlC)
+		if code := s.exitCode(); code != -int(unix.SIGINT) {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
 // A job that is suspended keeps its lease, and goes on when it is continued.
 func TestCtrlZ(t *testing.T) {
 	t.Parallel()

@@ -100,8 +100,14 @@ func checkProc() error {
 // children lists the children of this process.
 func (t *processTree) children() (pids []int) {
 	for _, list := range t.lists.files {
-		n, _ := unix.Pread(list, t.lists.data, 0) // what has no room comes when the others have ended
-		pids = append(pids, numbersIn(t.lists.data[:max(n, 0)])...)
+		for at := 0; ; { // the kernel gives a page at a time
+			n, _ := unix.Pread(list, t.lists.data, int64(at))
+			if n <= 0 {
+				break
+			}
+			pids = append(pids, numbersIn(t.lists.data[:n])...)
+			at += n
+		}
 	}
 	return pids
 }
@@ -145,11 +151,12 @@ func (t *processTree) signalBelow(parent int, exists func() bool, signals []unix
 	}
 }
 
-// parentOf returns the parent of a process, 0 if it has ended or cannot be seen.
+// parentOf returns the parent of a process, 0 if that is in another PID namespace, or -1 if the
+// process has ended or cannot be seen.
 func parentOf(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0
+		return -1
 	}
 	// The name of the program comes first, in parentheses, and may itself contain parentheses
 	// and spaces.

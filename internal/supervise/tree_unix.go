@@ -24,6 +24,8 @@ type processTree struct {
 	// that this process has opened are closed in it.
 	inheritFDs []int
 
+	stopBlocked bool // SIGTSTP is blocked in the process
+
 	// orphanRoot returns a process whose descendants belong to the tree even if they no longer
 	// descend from this process. Only macOS needs it. By default it is the root.
 	orphanRoot func() int
@@ -104,6 +106,7 @@ func (t *processTree) forkExec() (int, error) {
 		}
 		defer unix.CloseOnExec(fd)
 	}
+	defer setStopBlocked(setStopBlocked(t.stopBlocked))
 	return syscall.ForkExec(t.path, t.args, &syscall.ProcAttr{
 		Env: t.env, Files: []uintptr{0, 1, 2}, Sys: &t.attr,
 	})

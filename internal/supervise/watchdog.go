@@ -43,7 +43,9 @@ func (w *watchdog) eventLoop() Result {
 		select {
 		case end := <-w.tree.exited:
 			w.result.Code = end.code
-			w.supervisor.parent.reportEnd(end.signal)
+			if w.supervisor.parent.reportEnd(end.signal) {
+				w.markLost()
+			}
 			w.drainOrphans()
 			empty = w.tree.empty
 		case <-empty:

@@ -88,6 +88,7 @@ type sharedState struct {
 	commandPID     atomic.Int64 // of the command, 0 while there is none
 	endSignal      atomic.Int64 // that has ended the command or the wait for the lease, 0 for none
 	result         atomic.Int64 // 1 more than the exit code, 0 until body has returned
+	parentActed    atomic.Int64 // 1 if the parent has sent SIGTERM since the command has started
 	keepFilesOpen  atomic.Int64 // 1 while the parent has to keep open the files that it was sent
 }
 
