@@ -184,7 +184,7 @@ func (a *acquireOp) await() error {
 		c.mu.Lock()
 		l, over, pause := a.lease, a.ctx.Err(), time.Hour
 		switch {
-		case a.lock != nil: // perhaps at the moment at which ctx ended
+		case a.lock != nil: // also if ctx has just ended
 			c.mu.Unlock()
 			return nil
 		case l == nil && !a.inLine && a.failure == nil: // ReleaseAll has ended a hold that a notice had told.
@@ -286,7 +286,7 @@ func (a *acquireOp) giveUp(err error) error {
 	switch {
 	case a.inLine:
 		a.leaveLine()
-	case l == nil: // It was taken from the line.
+	case l == nil: // failLine has removed it.
 	default:
 		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
 			q.failLine(a.failure)
@@ -393,7 +393,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
 		q.known = unavailable
 	}
-	// A request that was not sent in time, as behind one that hangs, has not been refused.
+	// After its deadline, NotApplied means that the request was never sent: that is no refusal.
 	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || a.pauses == 1 && !a.answered && q.answeredAt == 0)
 	over := now-max(q.failing, a.began) >= c.outage || a.once && !announced && a.pauses > 1
 	switch {

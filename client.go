@@ -237,7 +237,7 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	close(c.closing)
-	// A Release that begins from now on is not among activeCalls, and its lease is one of these.
+	// The leases of each Release that begins from now on, which activeCalls does not count.
 	leases := c.leasesLocked(isUsed)
 	c.activeCalls.Add(1) // for lose, as long as there are leases that have not ended
 	c.mu.Unlock()

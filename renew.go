@@ -171,8 +171,8 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	return unknown
 }
 
-// apply records the answer to a renewal, and that it is no longer in flight. The lease may have
-// become a hold by a notice since it was sent, or have ended.
+// apply records the answer to a renewal, and that it is no longer in flight. Meanwhile a notice may
+// have granted the lease, or it may have ended.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
@@ -185,9 +185,9 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		l.storeEnd = max(l.storeEnd, now+r.asked)
 	}
 	switch {
-	case l.state > held: // It has ended here: what arrives is dropped.
+	case l.state > held: // The lease has ended: the answer is dropped.
 	case lost && isHeld:
-	case lost: // It does not end an outage in which requests for an entry get lost.
+	case lost: // It proves nothing about an outage, in which requests for an entry may get lost.
 		l.op.restart(l.state == requesting)
 	case entry.State == driver.Unknown:
 		l.look = failed
@@ -198,7 +198,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)), time.Duration(l.deadline.Load()))
 		}
 		c.reschedule(l)
-	default: // of a place, also if a notice has told the grant since
+	default: // Waiting or Held
 		l.noteEntry(now, r.sent, r.asked, entry)
 	}
 	c.mu.Unlock()
@@ -281,9 +281,8 @@ func (c *Client) onNotice(name, owner string, token int64) {
 	}
 }
 
-// onNotice handles a notice for the lease. With the token of a place it is the grant, which lasts
-// until the end that was last confirmed to the place. Anything else leads to a look. The caller
-// holds c.mu.
+// onNotice handles a notice for the lease. The token of its place means that it is granted, until
+// the confirmed end of the place. Anything else leads to a look. The caller holds c.mu.
 func (l *lease) onNotice(token int64) {
 	c, a, now := l.c, l.op, l.c.clock.now()
 	switch {
