@@ -209,3 +209,39 @@ func (s *rollback) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 	}
 	return entries, err
 }
+
+// The answer for another token is a loss: the store has gone back, and has another entry of the owner.
+// That is released at once, and not again by Release.
+func TestAnswerForAnotherToken(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		s := &laterToken{Notifier: memstore.New()}
+		net := faultstore.Wrap(s)
+		c := closedAtLast(t, net, holdfast.New(net, nil))
+		lock := acquire(t, c, "n", nil)
+		s.on.Store(true)
+		time.Sleep(11 * time.Second)
+		wantErr(t, lock.Err(), holdfast.ErrTaken)
+		sent := net.Calls(faultstore.Release)
+		wantErr(t, lock.Release(), holdfast.ErrTaken)
+		time.Sleep(time.Second)
+		if n := net.Calls(faultstore.Release) - sent; sent != 1 || n > 0 {
+			t.Errorf("Release sends %d requests", n)
+		}
+	})
+}
+
+// A laterToken is a store that answers renewals with a greater token, while on is set.
+type laterToken struct {
+	driver.Notifier
+	on atomic.Bool
+}
+
+func (s *laterToken) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	entries, err := s.Notifier.Renew(ctx, reqs)
+	for i := range entries {
+		if s.on.Load() {
+			entries[i].Token++
+		}
+	}
+	return entries, err
+}

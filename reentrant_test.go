@@ -68,3 +68,18 @@ func TestHandlesEndWithTheirHold(t *testing.T) {
 		}
 	})
 }
+
+// A handle that was released runs no work, though the lease is held by another one.
+func TestWorkOfAReleasedHandle(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c := open(t, memstore.New(), nil)
+		first := acquire(t, c, "n", &holdfast.Options{Reentrant: true})
+		second := acquire(t, c, "n", &holdfast.Options{Reentrant: true})
+		release(t, first)
+		wantErr(t, first.Do(ctx, func(context.Context) error {
+			t.Error("the work runs")
+			return nil
+		}), holdfast.ErrReleased)
+		noErr(t, second.Err())
+	})
+}
