@@ -59,6 +59,7 @@ func TestHandlesEndWithTheirHold(t *testing.T) {
 			}
 			breakLock(t, c, "a")
 			for _, i := range order[:left] {
+				<-ended[i].Done()
 				wantErr(t, context.Cause(ended[i]), holdfast.ErrTaken)
 				wantErr(t, locks[i].Release(), holdfast.ErrTaken)
 			}
