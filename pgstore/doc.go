@@ -85,7 +85,8 @@
 // UPDATE and DELETE on its tables and its view. They must trust the owner of the schema, and those
 // to whom it grants CREATE: package doctor names them. A user that may write the tables can break
 // locks, and one that may read them can learn the secrets. Migrate refuses a schema that is not
-// fit, with the reason and what to do.
+// fit, with the reason and what to do. After an update of this package it brings what has changed:
+// until then a Store works as before, and says so in its log.
 //
 // Rows of names that are not used any more are deleted when they have been free for an hour, by the
 // processes that acquire others; where nobody uses this package, call "SELECT

@@ -28,7 +28,8 @@ var (
 
 // edition is that of the tables and functions: the next with each change of them, so that Migrate
 // brings the change. Programs of the one before go on calling the functions: what is called in
-// another way, or means something else, gets another name or other arguments.
+// another way, or means something else, gets another name or other arguments. Programs of the next
+// one say so in their log (see dialListener).
 const edition = 5
 
 // parts finds the names of the functions. If a table is dropped, so are the view entries and a
@@ -56,6 +57,9 @@ func (o *Options) schema() (string, error) {
 // on the wait for a row that another transaction has locked. That is longer than a commit takes,
 // and well below the default time of a request.
 const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan`
+
+// checked is the number of the statements up to that of check.sql.
+const checked = 3
 
 // Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run
 // in one transaction, in this order, and may be run again.
@@ -126,11 +130,12 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // migrate applies what is missing, in one process at a time.
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) error {
-	if _, err := tx.Exec(ctx, statements[0], pgx.QueryExecModeSimpleProtocol); err != nil { // the search_path
+	key := sha256.Sum256([]byte("migrate holdfast " + s.quoted))
+	if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
 		return err
 	}
-	key := sha256.Sum256([]byte("migrate holdfast " + s.quoted))
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
+	// What others have made is looked at before it is called.
+	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
 	var names []string
@@ -145,10 +150,6 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 		return err
 	}
 	if exists {
-		// What others have made is looked at before it is called.
-		if _, err := tx.Exec(ctx, expand(checkText, s.schema), pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
 		var applied int
 		if err := tx.QueryRow(ctx, s.sql("SELECT @.edition()"), pgx.QueryExecModeExec).Scan(&applied); err != nil {
 			return err
@@ -161,10 +162,6 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 			return nil
 		}
 	}
-	for _, statement := range statements {
-		if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := tx.Exec(ctx, strings.Join(statements[checked:], ";\n"), pgx.QueryExecModeSimpleProtocol)
+	return err
 }

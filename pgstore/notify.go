@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,9 +45,8 @@ type listener struct {
 	channel string          // random
 	notices notices.Registry
 	start   sync.Once
-	waits   chan struct{} // has an element when an entry waits
-	cannot  atomic.Bool   // there is a pooler, through which nobody can listen
-	warn    sync.Once
+	waited  context.Context // ends when an entry waits, or at Close
+	waits   context.CancelFunc
 
 	mu      sync.Mutex
 	entries map[string][]expected // by name
@@ -63,9 +61,9 @@ type expected struct {
 	until time.Time
 }
 
-func (l *listener) init() {
+func (l *listener) init(closed context.Context) {
 	l.channel = "holdfast_" + strings.ToLower(rand.Text())
-	l.waits = make(chan struct{}, 1)
+	l.waited, l.waits = context.WithCancel(closed)
 	l.entries = map[string][]expected{}
 }
 
@@ -112,33 +110,25 @@ func (l *listener) drop(name, owner string, now time.Time) {
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
 func (s *Store) startListening(waiting bool) {
-	l := &s.listener
-	l.start.Do(func() { s.goBackground(s.listen) })
+	s.listener.start.Do(func() { s.goBackground(s.listen) })
 	if waiting {
-		select {
-		case l.waits <- struct{}{}:
-		default:
-		}
-	}
-	if waiting && l.cannot.Load() {
-		l.warn.Do(func() {
-			slog.Warn("holdfast: a pooler is in the path to PostgreSQL, through which nobody can listen: waiters look from time to time instead; "+
-				"give the address of the server itself as Options.Listen, or as listen_url in the URL", "schema", s.schema)
-		})
+		s.listener.waits()
 	}
 }
 
 func (s *Store) listen() {
 	select {
-	case <-s.listener.waits:
+	case <-s.listener.waited.Done():
 	case <-time.After(listenDelay):
-	case <-s.ctx.Done():
-		return
 	}
 	for failures := 0; ; failures++ {
 		conn, err := s.dialListener()
 		if errors.Is(err, driver.ErrUnsupported) {
-			s.listener.cannot.Store(true)
+			<-s.listener.waited.Done()
+			if s.ctx.Err() == nil {
+				slog.Warn("holdfast: a pooler is in the path to PostgreSQL, through which nobody can listen: waiters look from time to time instead; "+
+					"give the address of the server itself as Options.Listen, or as listen_url in the URL", "schema", s.schema)
+			}
 			return
 		}
 		if err == nil {
@@ -153,7 +143,7 @@ func (s *Store) listen() {
 	}
 }
 
-// dialListener makes a connection that listens.
+// dialListener makes a connection that listens, and looks whether the functions are up to date.
 func (s *Store) dialListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 	defer cancel()
@@ -162,7 +152,11 @@ func (s *Store) dialListener() (*pgx.Conn, error) {
 		return nil, err
 	}
 	var pid uint32
-	err = conn.QueryRow(ctx, pgclient.PingStatement, pgx.QueryExecModeExec).Scan(&pid)
+	var applied int
+	err = conn.QueryRow(ctx, s.sql("SELECT pg_catalog.pg_backend_pid(), @.edition()"), pgx.QueryExecModeExec).Scan(&pid, &applied)
+	if err == nil && applied < edition {
+		slog.Warn("holdfast: the functions in PostgreSQL are those of an earlier version, with its faults: run \"holdfast migrate\", or Store.Migrate", "schema", s.schema)
+	}
 	if err == nil && pid != conn.PgConn().PID() {
 		err = fmt.Errorf("%w: a pooler is in the path", driver.ErrUnsupported)
 	}

@@ -49,17 +49,7 @@ func (p pgxPool) acquire(ctx context.Context) (*pgx.Conn, func(), error) {
 }
 
 func (p pgxPool) dial(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgclient.ConnConfig(ctx, p.Pool)
-	if err != nil {
-		return nil, err
-	}
-	c, err := connect(ctx, config)
-	if prepare := p.Config().AfterConnect; err == nil && prepare != nil {
-		if err = prepare(ctx, c); err != nil {
-			closeConn(c)
-		}
-	}
-	return c, err
+	return pgclient.Dial(ctx, p.Pool, leaveNotices)
 }
 
 func (p pgxPool) close() { pgclient.ClosePool(p.Pool) }
@@ -95,7 +85,7 @@ func (p sqlPool) dial(ctx context.Context) (*pgx.Conn, error) {
 	if config == nil {
 		return nil, errors.New("no connection of the pool has been used yet")
 	}
-	return connect(ctx, config.Copy())
+	return connect(ctx, config)
 }
 
 func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any more.
@@ -103,15 +93,19 @@ func (p sqlPool) close() { _ = p.Close() } // Open connections are of no use any
 // dial makes a connection beside the pool, to Options.Listen if there is one.
 func (s *Store) dial(ctx context.Context) (*pgx.Conn, error) {
 	if s.listener.direct != nil {
-		return connect(ctx, s.listener.direct.Copy())
+		return connect(ctx, s.listener.direct)
 	}
 	return s.pool.dial(ctx)
 }
 
 func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
-	config.OnNotification = nil // It would get the notifications instead of the listener.
+	config = config.Copy()
+	leaveNotices(config)
 	return pgx.ConnectConfig(ctx, config)
 }
+
+// leaveNotices has the listener get the notifications.
+func leaveNotices(config *pgx.ConnConfig) { config.OnNotification = nil }
 
 // forRenewals is the pool as a source, or one connection beside it if the pool has none free after
 // half of the time, so that no lock is lost while other work uses up the pool. It says whether that

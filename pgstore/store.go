@@ -63,27 +63,24 @@ var _ driver.Notifier = (*Store)(nil)
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	if pool == nil {
-		return newStore(nil, opts)
-	}
-	return newStore(pgxPool{pool}, opts)
+	return newStore(pgxPool{pool}, pool == nil, opts)
 }
 
 // NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver must be
 // pgx (package stdlib). Bound the pool with SetMaxOpenConns: without that, concurrent calls take
 // all the connections that the server has.
 func NewDB(db *sql.DB, opts *Options) *Store {
-	if db == nil {
-		return newStore(nil, opts)
+	s := newStore(sqlPool{db, new(atomic.Pointer[pgx.ConnConfig])}, db == nil, opts)
+	if s.configErr != nil {
+		return s
 	}
-	s := newStore(sqlPool{db, new(atomic.Pointer[pgx.ConnConfig])}, opts)
-	if _, ok := db.Driver().(*stdlib.Driver); !ok && s.configErr == nil {
+	if _, ok := db.Driver().(*stdlib.Driver); !ok {
 		s.configErr = fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
 	}
 	return s
 }
 
-func newStore(pool pool, opts *Options) *Store {
+func newStore(pool pool, isNil bool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -91,7 +88,7 @@ func newStore(pool pool, opts *Options) *Store {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
-	s.listener.init()
+	s.listener.init(s.ctx)
 	s.initVerbs()
 	if opts.Listen != "" {
 		config, err := pgclient.ParseURL(opts.Listen)
@@ -100,7 +97,7 @@ func newStore(pool pool, opts *Options) *Store {
 		}
 		s.listener.direct = config
 	}
-	if s.configErr == nil && pool == nil {
+	if s.configErr == nil && isNil {
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
 	}
 	return s

@@ -239,7 +239,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
-	for _, patient := range []bool{false, true} {
+	for try := 0; ; try++ {
 		var left []int
 		var names, owners []string
 		var tokens, ttls []int64
@@ -250,13 +250,16 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 				s.listener.expect(req.Name, req.Owner, req.TTL)
 			}
 		}
-		if len(left) == 0 {
+		switch {
+		case len(left) == 0:
 			return entries, nil
+		case try == 2:
+			return entries, errors.New("another transaction has locked the row, or the address of Options.Listen is that of another server")
 		}
 		var byListen bool
 		source := func(ctx context.Context) (*pgx.Conn, func(), error) { return s.forRenewals(ctx, &byListen) }
 		rows, err := query(ctx, s, source, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
-			[]any{names, owners, tokens, ttls, patient}, pgx.RowToStructByPos[row])
+			[]any{names, owners, tokens, ttls, try == 1}, pgx.RowToStructByPos[row])
 		for _, row := range rows {
 			i := left[row.Item-1]
 			s.tell(row.Told)
@@ -271,12 +274,6 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			return entries, err
 		}
 	}
-	for _, e := range entries {
-		if e.State == driver.Unknown {
-			return entries, errors.New("another transaction has locked the row, or the address of Options.Listen is that of another server")
-		}
-	}
-	return entries, nil
 }
 
 // Release implements [driver.Store].

@@ -106,24 +106,15 @@ func (s *Store) endOrphans(ctx context.Context, conn *pgx.Conn) {
 // dialConn makes a connection as the pool would. When the context of a statement ends, the server
 // is asked to cancel it, and the connection remains.
 func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgclient.ConnConfig(ctx, s.pool)
-	if err != nil {
-		return nil, err
-	}
-	if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
-		host, _ := os.Hostname() // It is for people.
-		config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
-	}
-	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if afterConnect := s.pool.Config().AfterConnect; err == nil && afterConnect != nil {
-		if err = afterConnect(ctx, conn); err != nil {
-			_ = conn.Close(ctx)
+	return pgclient.Dial(ctx, s.pool, func(config *pgx.ConnConfig) {
+		if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
+			host, _ := os.Hostname() // It is for people.
+			config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
 		}
-	}
-	return conn, err
+		config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+		}
+	})
 }
 
 // disconnect closes a connection, at the server too if another process has a duplicate.
@@ -157,12 +148,14 @@ func (s *Store) Connections() (files []*os.File, err error) {
 	s.mu.Lock()
 	holding := map[*session]bool{}
 	for _, e := range s.holds {
-		holding[e.session] = e.state == held || holding[e.session]
+		if e.state == held {
+			holding[e.session] = true
+		}
 	}
 	s.mu.Unlock()
-	for sess, holds := range holding {
+	for sess := range holding {
 		sess.mu.Lock()
-		if holds && sess.conn != nil {
+		if sess.conn != nil {
 			var f *os.File
 			if filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) }); ok {
 				f, err = filer.File()

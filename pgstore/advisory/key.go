@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -58,23 +57,13 @@ func SHA256Keys(namespace string) KeyScheme {
 // another program uses can be locked: docs/languages.md has the SQL that makes those of some
 // programs.
 func RawKeys(name string) (Key, error) {
-	key, err := readKey(name)
-	if err != nil || key.String() != name {
-		return Key{}, fmt.Errorf(`%w: the name is not a raw key such as "42" or "1,2"`, driver.ErrInvalid)
+	n, _ := strconv.ParseInt(name, 10, 64)
+	var a, b int32
+	_, _ = fmt.Sscanf(name, "%d,%d", &a, &b)
+	for _, key := range []Key{Key64(n), Key2x32(a, b)} {
+		if key.String() == name {
+			return key, nil
+		}
 	}
-	return key, nil
-}
-
-func readKey(text string) (Key, error) {
-	first, second, pair := strings.Cut(text, ",")
-	if !pair {
-		n, err := strconv.ParseInt(text, 10, 64)
-		return Key64(n), err
-	}
-	a, err := strconv.ParseInt(first, 10, 32)
-	if err != nil {
-		return Key{}, err
-	}
-	b, err := strconv.ParseInt(second, 10, 32)
-	return Key2x32(int32(a), int32(b)), err
+	return Key{}, fmt.Errorf(`%w: the name is not a raw key such as "42" or "1,2"`, driver.ErrInvalid)
 }

@@ -67,9 +67,8 @@ type Store struct {
 	sessions []*session       // main, and those that wait, or have waited
 	spare    []*session       // those that neither wait nor hold
 	watching bool
-	earliest time.Time // no entry ends before it
-	orphans  []string  // processes of sessions that were lost
-	capacity int       // of the server's lock table; 0 before it is known
+	orphans  []string // processes of sessions that were lost
+	capacity int      // of the server's lock table; 0 before it is known
 }
 
 var _ driver.Notifier = (*Store)(nil)

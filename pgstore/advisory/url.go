@@ -17,25 +17,6 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := optionsFrom(own)
-	if err != nil {
-		return nil, err
-	}
-	rest.Scheme = "postgres"
-	pool, err := pgclient.OpenPool(rest)
-	if err != nil {
-		return nil, err
-	}
-	s := New(pool, opts)
-	s.ownsPool = true
-	if s.configErr != nil {
-		_ = s.Close() // Nothing was done with it.
-		return nil, s.configErr
-	}
-	return s, nil
-}
-
-func optionsFrom(own *url.URL) (*Options, error) {
 	query := driver.NewQuery(own)
 	keys, namespace := query.String("keys", "sha256"), query.String("namespace", "")
 	opts := &Options{
@@ -55,5 +36,16 @@ func optionsFrom(own *url.URL) (*Options, error) {
 	case namespace != "":
 		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
 	}
-	return opts, nil
+	rest.Scheme = "postgres"
+	pool, err := pgclient.OpenPool(rest)
+	if err != nil {
+		return nil, err
+	}
+	s := New(pool, opts)
+	s.ownsPool = true
+	if s.configErr != nil {
+		_ = s.Close() // Nothing was done with it.
+		return nil, s.configErr
+	}
+	return s, nil
 }

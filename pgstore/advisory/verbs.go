@@ -23,7 +23,7 @@ type entry struct {
 	state   entryState
 	token   int64
 	since   time.Time
-	until   time.Time
+	until   time.Time          // zero: it is being ended
 	cancel  context.CancelFunc // ends the wait of a place
 	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
@@ -158,7 +158,7 @@ func (s *Store) complete(sess *session, calls []*call) {
 			s.drop(e)
 		case c.value != nil:
 			e.state, e.token, e.since, s.holds[e.key] = held, *c.value, time.Now(), e
-			s.prolong(e, c.req.TTL)
+			e.prolong(c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
 			other := s.holds[e.key]
@@ -177,13 +177,10 @@ func (s *Store) complete(sess *session, calls []*call) {
 	}
 }
 
-// prolong gives an entry d from now at least. The caller holds s.mu.
-func (s *Store) prolong(e *entry, d time.Duration) {
+// prolong gives an entry d from now at least. The caller holds Store.mu.
+func (e *entry) prolong(d time.Duration) {
 	if until := time.Now().Add(d); until.After(e.until) {
 		e.until = until
-	}
-	if e.until.Before(s.earliest) {
-		s.earliest = e.until
 	}
 }
 
@@ -221,7 +218,7 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	sess, ttl := e.session, req.TTL
 	ctx, cancel := context.WithCancel(s.ctx)
 	e.state, e.cancel, e.gone = waiting, cancel, make(chan struct{})
-	s.prolong(e, req.Place)
+	e.prolong(req.Place)
 	s.running.Go(func() {
 		defer cancel()
 		sess.wait(ctx, e, ttl)
@@ -279,19 +276,11 @@ func (s *Store) watch() {
 			s.mu.Unlock()
 			return
 		}
-		if now := time.Now(); now.After(s.earliest) {
-			s.earliest = now.Add(time.Hour)
-			for _, e := range s.owners {
-				switch {
-				case e.state != waiting && e.state != held:
-				case now.Before(e.until):
-					s.prolong(e, 0)
-				default:
-					if again := now.Add(time.Second); again.Before(s.earliest) { // It may fail.
-						s.earliest = again
-					}
-					s.running.Go(func() { s.expire(e) })
-				}
+		now := time.Now()
+		for _, e := range s.owners {
+			if (e.state == waiting || e.state == held) && !e.until.IsZero() && !now.Before(e.until) {
+				e.until = time.Time{}
+				s.running.Go(func() { s.expire(e) })
 			}
 		}
 		sessions := s.sessions
@@ -311,7 +300,11 @@ func (s *Store) expire(e *entry) {
 	defer cancel()
 	if _, err := s.end(ctx, e.owned); err == nil {
 		s.notices.Send(e.name, e.owner, 0)
+		return
 	}
+	s.mu.Lock()
+	e.until = time.Now() // It is tried again.
+	s.mu.Unlock()
 }
 
 // Release implements [driver.Store].
@@ -395,10 +388,10 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		case e == nil || e.state >= unlocking || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
 			entries[i].State = driver.Lost
 		case e.state == waiting:
-			s.prolong(e, req.TTL)
+			e.prolong(req.TTL)
 			entries[i].State = driver.Waiting
 		case isSafe(e, req.TTL):
-			s.prolong(e, req.TTL)
+			e.prolong(req.TTL)
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
 		case checks[e.session] != nil:
 			failed = *checks[e.session]

@@ -290,9 +290,6 @@ BEGIN
                 UPDATE holds AS h SET kept = true, expires = v_now + span(r.keep) WHERE h.name = r.name AND h.owner = r.owner;
                 ended := FOUND;
             END IF;
-            IF NOT ended THEN
-                DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner;
-            END IF;
         ELSE
             UPDATE locks AS l SET owner = NULL, expires = v_now WHERE l.name = r.name AND l.owner = r.owner AND NOT l.kept AND l.expires > v_now;
             ended := FOUND;
@@ -300,10 +297,10 @@ BEGIN
                 DELETE FROM holds AS h WHERE h.name = r.name AND h.owner = r.owner AND NOT h.kept AND h.expires > v_now;
                 ended := FOUND;
             END IF;
-            IF NOT ended THEN
-                DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
-                ended := FOUND;
-            END IF;
+        END IF;
+        IF NOT ended THEN
+            DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
+            ended := FOUND AND r.keep = 0;
         END IF;
         told := told || settle(r.name, '');
         v_durable := v_durable OR told <> '{}' OR r.keep > 0;

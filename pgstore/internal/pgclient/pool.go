@@ -124,13 +124,21 @@ func SplitURL(u *url.URL, parameters ...string) (own, rest *url.URL, err error) 
 	return &url.URL{RawQuery: ours.Encode()}, &client, nil
 }
 
-// ConnConfig returns the configuration for a connection outside a pool, made as the pool would.
-func ConnConfig(ctx context.Context, pool *pgxpool.Pool) (*pgx.ConnConfig, error) {
+// Dial makes a connection beside a pool, as the pool would, with a configuration that change has
+// changed.
+func Dial(ctx context.Context, pool *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	config := pool.Config()
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
 			return nil, err
 		}
 	}
-	return config.ConnConfig, nil
+	change(config.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err == nil && config.AfterConnect != nil {
+		if err = config.AfterConnect(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+		}
+	}
+	return conn, err
 }
