@@ -246,14 +246,6 @@ func (s *Store) revoke(ctx context.Context, ids ...clientv3.LeaseID) []clientv3.
 	return ids
 }
 
-// noteLeaseEnded has no lease used any more: a server that does not know one may have lost others.
-func (s *Store) noteLeaseEnded() {
-	s.mu.Lock()
-	clear(s.leases)
-	s.mu.Unlock()
-	s.notices.Send("", "", 0)
-}
-
 // sweep ends, once a second, the entries that their owners have not renewed in time, and leases
 // that were not used for a while. Entries on a lease of another Store have been renewed there.
 func (s *Store) sweep() {

@@ -182,9 +182,6 @@ func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.
 
 // remaining returns how long a lease lasts, in whole seconds.
 func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
-	if id == 0 { // No record of this package has none.
-		return 0, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
 	err = s.send(ctx, true, func(ctx context.Context) error {

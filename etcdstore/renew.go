@@ -139,13 +139,10 @@ func (s *Store) areSame(ctx context.Context, checks []check) (bool, error) {
 	}
 	read := []clientv3.Op{clientv3.OpGet(checks[0].key, clientv3.WithKeysOnly())}
 	responses, _, err := s.do(ctx, clientv3.OpTxn(conditions, read, read))
-	switch {
-	case isRefusal(err):
+	if isRefusal(err) {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	return responses[0].GetResponseTxn().Succeeded, nil
+	return err == nil && responses[0].GetResponseTxn().Succeeded, err
 }
 
 // renewByLook reads what an entry is, and gives it the lease of its TTL if it has another: that of

@@ -139,8 +139,11 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		}
 		err := rpctypes.Error(request(tryCtx))
 		cancel()
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.noteLeaseEnded()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
+			s.mu.Lock()
+			clear(s.leases)
+			s.mu.Unlock()
+			s.notices.Send("", "", 0)
 		}
 		switch {
 		case err == nil:

@@ -44,12 +44,14 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 	told := e.held // by the answer to a request
 	s.mu.Unlock()
 	for failures := 0; ctx.Err() == nil; {
+		if failures > 0 {
+			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
+		}
 		if revision == 0 {
 			var err error
 			lookCtx, cancel := context.WithTimeout(ctx, requestBound)
 			ahead, revision, err = s.look(lookCtx, e)
 			if cancel(); err != nil {
-				_ = retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second))
 				failures++
 				continue
 			}
@@ -65,18 +67,14 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 			s.mu.Unlock()
 			s.tell(ctx, e, e.token)
 		}
-		left, seen, ended := s.awaitEnd(ctx, e, isHeld, ahead, revision)
-		switch {
-		case ended:
+		var ended bool
+		if ahead, revision, ended = s.awaitEnd(ctx, e, isHeld, ahead, revision); ended {
 			s.tell(ctx, e, 0)
 			return
-		case seen == 0: // The watch has ended.
-			_ = retry.Sleep(ctx, retry.Backoff(failures, 50*time.Millisecond, time.Second))
-			failures++
-		default:
+		}
+		if failures++; revision != 0 { // else the watch has ended
 			failures = 0
 		}
-		ahead, revision = left, seen
 		if !admits(ahead, e.limit) {
 			revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
 		}
