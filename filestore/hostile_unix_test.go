@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -291,6 +292,18 @@ func TestMovedFiles(t *testing.T) {
 	checkMode(t, lock, 0o660)
 	if info, err := log.Stat(); err != nil || info.Mode() != 0o600 || info.Size() > 0 {
 		t.Errorf("the file has the permissions %v and %d bytes, %v", info.Mode(), info.Size(), err)
+	}
+
+	old := strings.Repeat("precious", pageSize/8)
+	move(s.pathOf("old"), old)
+	data, err := os.Open(s.pathOf("old")) // by a program that reads it later
+	if err := errors.Join(err, os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	granted(t, s, "old", time.Hour)
+	if text, err := io.ReadAll(data); string(text) != old {
+		t.Errorf("the file has %.99q, %v", text, err)
 	}
 }
 

@@ -392,7 +392,8 @@ func roleShare(s *Store, _ []string) error {
 	return nil
 }
 
-// Close ends what the Store holds, apart from what is detached, and leaves no session.
+// Close ends what the Store holds, apart from what is detached, and leaves no session and no file
+// of a free name.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(dir, nil)
@@ -403,14 +404,17 @@ func TestClose(t *testing.T) {
 	detached := request("detached", time.Hour)
 	detached.Detached = true
 	grantedTo(t, s, detached)
+	next(t, s, "free")
 	session := s.Session().Name()
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the session is still there: %v", err)
+	for _, path := range []string{session, s.pathOf("free")} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
 	}
 	again := openTest(t, dir)
 	next(t, again, "name")

@@ -86,7 +86,7 @@ func (st *state) read(name string) error {
 	// What was not flushed before a power loss may be cut, old, or that of another file.
 	err := st.decode()
 	if errors.Is(err, errNotOurs) && host.isOtherBoot(st.written) {
-		st.contents, err = "", nil
+		st.contents, err = "", nil // Nothing of it is kept, and it is not written in place.
 	}
 	if err != nil {
 		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
