@@ -166,7 +166,8 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 	}
 }
 
-// The holder learns of a Break, also of one of several.
+// The holder learns of a Break, also of one of several, and of one that it has adopted; and that one
+// of several has run out.
 func TestBreakIsTold(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -194,6 +195,26 @@ func TestBreakIsTold(t *testing.T) {
 		if got := <-told; got != req.Owner+" 0" {
 			t.Errorf("limit %d: told %q", limit, got)
 		}
+
+		if res, err = other.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		renew(t, mine, req) // as after an Adopt: it is this client's from now on
+		if ended, err := other.Break(t.Context(), "name", res.Token); err != nil || len(ended) != 1 {
+			t.Fatal(ended, err)
+		}
+		if got := <-told; got != req.Owner+" 0" {
+			t.Errorf("limit %d: told %q after an Adopt", limit, got)
+		}
+	}
+	over := request("name", time.Millisecond)
+	over.Limit = 3
+	if res, err := mine.Acquire(t.Context(), over); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	eventually(t, "end of a hold", func() bool { _, held, err := look(other, t.Context(), "name"); return !held && err == nil })
+	if got := <-told; got != over.Owner+" 0" {
+		t.Errorf("told %q of a hold that has run out beside others", got)
 	}
 }
 
@@ -213,10 +234,23 @@ func TestDeadPlaces(t *testing.T) {
 		}
 		sendTogether(s, all...)
 	}
+	last := request("name", time.Minute)
+	last.Place = time.Minute
+	if res, err := s.Acquire(t.Context(), last); err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
 	time.Sleep(150 * time.Millisecond) // until the places are over
 	server.Do("SLOWLOG", "RESET")
 	server.Do("CONFIG", "SET", "slowlog-log-slower-than", "200000")
 	release(t, s, held)
+	for range 2 { // Each drops some of the places, and cannot know yet whether all are over.
+		if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err != nil || res.Granted {
+			t.Fatalf("a newcomer: %+v, %v, though somebody waits", res, err)
+		}
+	}
+	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: last.Owner}); err != nil || !ended {
+		t.Fatal(ended, err)
+	}
 	eventually(t, "grant", func() bool {
 		res, err := s.Acquire(t.Context(), request("name", time.Minute))
 		return err == nil && res.Granted

@@ -150,6 +150,40 @@ func TestLockIsTheTruth(t *testing.T) {
 	}
 }
 
+// Holders that were evicted count until the last of them would have ended, also when others come and
+// go, the keys beside a lock outlast what is in them, and no time is rounded down.
+func TestSharedLockOutlastsItsHolds(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	join := func(ttl time.Duration) driver.Request {
+		req := request("name", ttl)
+		req.Limit = driver.Shared
+		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		return req
+	}
+	lasts := func(key string, least time.Duration) {
+		t.Helper()
+		if left := s.Client().PTTL(t.Context(), key).Val(); left < least {
+			t.Errorf("the key %q lasts for %v, want %v", key, left, least)
+		}
+	}
+	join(time.Minute)
+	join(2*time.Minute + 3*time.Second) // A minute and a bit more than the keys last for now.
+	for _, key := range []string{queueInfix, entriesInfix} {
+		lasts("lock:"+key+"lock:name", 2*time.Minute+2*time.Second)
+	}
+	join(time.Hour)
+	server.Do("DEL", "lock:"+queueInfix+"lock:name")
+	release(t, s, join(time.Minute))
+	lasts("lock:name", 59*time.Minute)
+	if got := ceilMillis(time.Millisecond + 1); got != 2 {
+		t.Errorf("a millisecond and a nanosecond are %d ms", got)
+	}
+}
+
 // A full server releases, and admits the next when it has room again.
 func TestReleaseOnAFullServer(t *testing.T) {
 	t.Parallel()
@@ -177,7 +211,17 @@ func TestCrowdOfReaders(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
+	looks := make(chan string, 1000)
+	connected := make(chan bool, 1)
+	defer s.Notify(func(name, owner string, token int64) {
+		if name == "" {
+			connected <- true
+		} else if token == 0 {
+			looks <- owner
+		}
+	})()
 	writer := grant(t, s, "name", time.Minute)
+	<-connected
 	var renewals []driver.RenewRequest
 	for range 500 {
 		req := request("name", time.Minute)
@@ -188,6 +232,9 @@ func TestCrowdOfReaders(t *testing.T) {
 		renewals = append(renewals, driver.RenewRequest{Name: "name", Owner: req.Owner, TTL: time.Minute})
 	}
 	release(t, s, writer)
+	if owner := <-looks; owner != renewals[200].Owner {
+		t.Errorf("%s is to look, want the next in line, %s", owner, renewals[200].Owner)
+	}
 	entries, err := s.Renew(t.Context(), renewals)
 	for i, e := range entries {
 		if err != nil || e.State != driver.Held {
