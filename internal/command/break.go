@@ -131,7 +131,7 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	for _, hold := range seen {
 		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name(), holderPhrase(hold, "is", "has been"))
 	}
-	question := "Its holder is not asked, and works on until its next renewal.\nBreak it? [y/N] "
+	question := "Its holder is told at once where the store can, else at its next renewal,\nand works on until then.\nBreak it? [y/N] "
 	if n := len(seen); n > 1 {
 		question = fmt.Sprintf("Its %d holders are not asked, and work on until their next renewals.\nBreak all %d holds? [y/N] ", n, n)
 	}

@@ -41,7 +41,8 @@ dead before anyone else can have the lock.
 
 Exit code: ` + commandExitCodes
 
-const onceExample = `  0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
+const onceExample = `  HOLDFAST_STORE=redis://db     # in the crontab of each host
+  0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
   holdfast once import --slot "$SCHEDULED_AT/1h" -- ./import.sh
   holdfast once refresh --every 10m -- ./refresh.sh`
 
