@@ -18,7 +18,7 @@ var host servers.Host
 // Postgres returns a server that many tests use at the same time. It does not wait for the disk:
 // what it forgets in a power cut is of no interest, and tests that crash a server have their own.
 var Postgres = sync.OnceValue(func() *servers.Postgres {
-	return servers.StartPostgres(&host, "max_connections=400", "fsync=off", "log_min_messages=fatal")
+	return servers.StartPostgres(&host, "max_connections=1000", "fsync=off", "log_min_messages=fatal")
 })
 
 // PgBouncer returns a pooler in front of Postgres, by transactions.
