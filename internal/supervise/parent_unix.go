@@ -93,6 +93,7 @@ type parent struct {
 func runParent(pid int, stopBlocked bool, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	_ = os.Unsetenv(handshakeEnv)
 	setStopBlocked(stopBlocked)
+	runtime.UnlockOSThread() // a locked thread wakes slowly
 	p := &parent{
 		reportStuck:  reportStuck,
 		terminal:     controllingTerminal(),
