@@ -85,7 +85,7 @@ func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client
 			return e
 		}
 		switch {
-		case e.code == exitLost:
+		case e.code == exitLost && e.err != nil: // else it is the command's own code
 			reportError(r.messageWriter(sup), &exitError{err: fmt.Errorf("%w; standing again", e.err)})
 		case r.led && e.code == exitUnavailable && errors.Is(e.err, holdfast.ErrUnavailable):
 			select {

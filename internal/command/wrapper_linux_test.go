@@ -85,6 +85,8 @@ END
 	{"elect leads again after its supervisor hung", `
 		holdfast elect a --ttl 4s --kill-after 1s -- sh -c 'echo >>runs; test $(wc -l <runs) = 2 && exit; trap "exit 9" TERM; while :; do sleep .01; done' & p=$!
 		until test -s runs; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p); wait $p; echo $?`, "0"},
+	{"the command of elect has the code of a lost lock", `
+		timeout 5 holdfast elect a -- sh -c 'echo started; exit 121'; echo $?`, "started 121"},
 	{"SIGTERM while it waits, and the supervisor is stopped", `
 		holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
 		holdfast run a -v -- true 2>err & p=$!; until test -s err; do sleep .01; done
