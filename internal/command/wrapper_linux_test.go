@@ -87,6 +87,9 @@ END
 		until test -s runs; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p); wait $p; echo $?`, "0"},
 	{"the command of elect has the code of a lost lock", `
 		timeout 5 holdfast elect a -- sh -c 'echo started; exit 121'; echo $?`, "started 121"},
+	{"SIGTERM comes once, from the parent of a supervisor that hung", `
+		holdfast run a --ttl 4s --kill-after 1s -- perl -e '$SIG{TERM} = sub { syswrite STDOUT, "TERM\n"; $got = 1 }; open F, ">ready"; select undef, undef, undef, .01 until $got; select undef, undef, undef, .01 for 1..50' & p=$!
+		until test -e ready; do sleep .01; done; kill -STOP $(pgrep -x supervisor -P $p); wait $p; echo $?`, "TERM 121"},
 	{"SIGTERM while it waits, and the supervisor is stopped", `
 		holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
 		holdfast run a -v -- true 2>err & p=$!; until test -s err; do sleep .01; done

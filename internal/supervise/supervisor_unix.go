@@ -118,11 +118,11 @@ func (s *Supervisor) Write(text []byte) (int, error) {
 func (p *parentHandle) ask(*Supervisor) { p.conn.sendMessage(askMessage) }
 
 // reportEnd tells the parent which signal has ended the command, or the wait for the lease. 0 means
-// that none has. It returns whether the parent had sent SIGTERM because this process hung.
-func (p *parentHandle) reportEnd(sig syscall.Signal) bool {
-	p.state.endSignal.Store(int64(sig))
-	return p.state.parentActed.Swap(0) == 1
-}
+// that none has.
+func (p *parentHandle) reportEnd(sig syscall.Signal) { p.state.endSignal.Store(int64(sig)) }
+
+// hasActed reports whether the parent has sent SIGTERM because this process hung.
+func (p *parentHandle) hasActed() bool { return p.state.parentActed.Load() == 1 }
 
 // startCommand starts the command.
 func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, error) {
@@ -151,6 +151,7 @@ func (p *parentHandle) startCommand(s *Supervisor, cmd *Command) (*processTree, 
 		tree.path, tree.args = "/bin/sh", append([]string{"sh", "-c", script, "sh"}, cmd.Args...)
 	}
 	p.reportEnd(0)
+	p.state.parentActed.Store(0)
 	err := tree.start()
 	if errors.Is(err, unix.ENOEXEC) { // a script without "#!", which execvp runs by the shell
 		tree.path, tree.args = "/bin/sh", append([]string{"sh", cmd.Path}, cmd.Args[1:]...)

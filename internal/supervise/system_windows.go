@@ -44,7 +44,10 @@ func (p *parentHandle) forwardSignal(*processTree, syscall.Signal, bool) {}
 func (p *parentHandle) ask(s *Supervisor) { s.mayStart <- struct{}{} }
 
 // reportEnd does nothing: processes do not end by signals.
-func (p *parentHandle) reportEnd(syscall.Signal) bool { return false }
+func (p *parentHandle) reportEnd(syscall.Signal) {}
+
+// hasActed reports false: there is no parent process.
+func (p *parentHandle) hasActed() bool { return false }
 
 // EndBy does nothing: processes do not end by signals.
 func EndBy(syscall.Signal) {}

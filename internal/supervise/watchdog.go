@@ -43,9 +43,8 @@ func (w *watchdog) eventLoop() Result {
 		select {
 		case end := <-w.tree.exited:
 			w.result.Code = end.code
-			if w.supervisor.parent.reportEnd(end.signal) {
-				w.markLost()
-			}
+			w.supervisor.parent.reportEnd(end.signal)
+			w.checkParent()
 			w.drainOrphans()
 			empty = w.tree.empty
 		case <-empty:
@@ -113,6 +112,7 @@ func (w *watchdog) leaseSignalTimes() (term, kill instant) {
 
 // sendDueSignals sends the signals that are due.
 func (w *watchdog) sendDueSignals() {
+	w.checkParent()
 	at := bootNow()
 	if term, _ := w.leaseSignalTimes(); term <= at {
 		w.markLost()
@@ -124,6 +124,14 @@ func (w *watchdog) sendDueSignals() {
 		w.termSent, w.killStarted = true, true
 	case term <= at:
 		w.tree.terminate()
+		w.termSent = true
+	}
+}
+
+// checkParent finds that the parent has sent SIGTERM because this process hung.
+func (w *watchdog) checkParent() {
+	if w.supervisor.parent.hasActed() {
+		w.markLost()
 		w.termSent = true
 	}
 }
