@@ -60,6 +60,11 @@ END
 		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
 		holdfast run a -v -- sh -c 'trap "" TERM; >ready; until test -e go; do sleep .01; done' 2>&7 & p=$!
 		until test -e ready; do sleep .01; done; kill $p; sleep .3; >go; wait $p; echo $?`, "143"},
+	{"a second signal after the command has ended, before all is on standard error", `
+		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
+		holdfast run a -v -- sh -c 'trap "" TERM; >ready; until test -e go; do sleep .01; done; exit 5' 2>&7 & p=$!
+		until test -e ready; do sleep .01; done; s=$(pgrep -x supervisor -P $p); kill $p; sleep .3; >go
+		while grep -q 'State:.[^Z]' /proc/$s/status; do :; done 2>/dev/null; sleep .1; kill $p; sleep .1; cat full >/dev/null & wait $p; echo $?; kill $!`, "5"},
 	{"nobody reads standard error, and the parent is killed", `
 		mkfifo full; exec 7<>full; head -c 65536 /dev/zero >&7
 		holdfast run a -v --ttl 2s -- sh -c '>ready; exec sleep 1000' 2>&7 & p=$!

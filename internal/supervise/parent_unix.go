@@ -109,7 +109,11 @@ func runParent(pid int, stopBlocked bool, reportStuck func(w io.Writer, pids []i
 	p.finishPreparation()
 	code := p.eventLoop()
 	// Standard error may have no reader. A signal that comes from here on ends this process at once,
-	// one that has come before ends it after a second.
+	// one that has come before ends it after a second, and may come again: a front passes on Ctrl-C,
+	// which the terminal has already sent to this process.
+	for sig := range p.got {
+		signal.Notify(make(chan os.Signal, 1), sig)
+	}
 	signal.Stop(p.signals)
 	for len(p.signals) > 0 {
 		p.got[(<-p.signals).(syscall.Signal)] = true
