@@ -71,7 +71,7 @@ func TestGuideCodeRuns(t *testing.T) {
 	}
 	defer locks.Close()
 	for _, snippet := range []func(context.Context, *holdfast.Client) error{
-		taking, requiring, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining,
+		taking, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining,
 	} {
 		if err := snippet(ctx, locks); err != nil {
 			t.Error(err)
@@ -86,14 +86,6 @@ func taking(ctx context.Context, locks *holdfast.Client) error {
 		return err
 	}
 	log.Print(report)
-	return nil
-}
-
-// requiring is nil: the memory store gives tokens.
-func requiring(_ context.Context, locks *holdfast.Client) error {
-	if !locks.Guarantees().Fencing {
-		return errors.New("this store gives no fencing tokens")
-	}
 	return nil
 }
 
