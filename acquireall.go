@@ -33,7 +33,8 @@ func (c *Client) AcquireAll(ctx context.Context, names []string, o *Options) (*L
 
 // TryAcquireAll makes one attempt at all names and does not wait. If one of them is held, by
 // another goroutine of this Client too, the error is a [HeldError]; if one was lost before the last
-// was acquired, a [LostError]. None is held by this call then. The ctx ends it as it ends [Client.AcquireAll].
+// was acquired, a [LostError]. None is held by this call then. The ctx ends it as it ends
+// [Client.AcquireAll].
 func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
 	return c.acquireAll(ctx, names, o, true)
 }

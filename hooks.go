@@ -13,7 +13,8 @@ import (
 // The kinds of events form pairs, so that their counts show what is open:
 //
 //   - Each Start is followed by one of EventAcquired, EventJoined, EventRefused and EventFailed.
-//   - Each EventAcquired is followed by one of EventReleased, EventKept, EventHandedOver and EventLost.
+//   - Each EventAcquired is followed by one of EventReleased, EventKept, EventHandedOver and
+//     EventLost.
 //   - Each EventWaiting is followed by an EventWaited.
 //
 // When Close returns, no hold and no wait is open, and all events have returned. In a race the end

@@ -55,7 +55,7 @@ func TestTakeover(t *testing.T) {
 }
 
 // drawTakeover draws the two terminals. Each line appears when it happens, and all of them are there
-// where nothing moves: for those who asked their system for that, and in print.
+// where nothing moves: in print, and where the system is set to reduced motion.
 func drawTakeover(events []string) string {
 	const step, rest = 1.6, 5.0 // seconds
 	length := step*float64(len(events)) + rest

@@ -44,9 +44,9 @@
 // work begins, and the run is not repeated, however it ends.
 //
 // The command "holdfast once" follows the same rule with the same names. With --every it
-// is [Within], with --cron and --slot it is [In]. [Do] and Within share their marks, so each sees the runs of the
-// other. The slots of [Every] and [In] have marks of their own. They share only the
-// lock of the job with Do and Within, so that runs never overlap.
+// is [Within], with --cron and --slot it is [In]. [Do] and Within share their marks, so
+// each sees the runs of the other. The slots of [Every] and [In] have marks of their own.
+// They share only the lock of the job with Do and Within, so that runs never overlap.
 //
 // Whether the work runs at all is up to the callers: a replica must make the call
 // while the period lasts, and make it again after a failure. A call made while

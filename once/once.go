@@ -71,10 +71,10 @@ func Do(ctx context.Context, locks *holdfast.Client, job string, o *Options, wor
 // Within runs a piece of work unless an earlier run has succeeded and the time every of that run is
 // not over. It is counted from the begin of the run, and is from driver.MinTTL (10 ms) to
 // driver.MaxTTL. Another every counts from the next run on. It is what the command "holdfast once
-// --every" does. A run is remembered by the name of the job, as with Do: each sees the runs of the other.
-// The time is that of the store, and of this host while the work runs; a run counts for up to the
-// Grain of the store's Guarantees longer, and on etcd for longer after a change of its leader.
-// Errors are those of Do.
+// --every" does. A run is remembered by the name of the job, as with Do: each sees the runs of the
+// other. The time is that of the store, and of this host while the work runs; a run counts for up
+// to the Grain of the store's Guarantees longer, and on etcd for longer after a change of its
+// leader. Errors are those of Do.
 func Within(ctx context.Context, locks *holdfast.Client, job string, every time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
 	if every < driver.MinTTL || every > driver.MaxTTL {

@@ -133,7 +133,7 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	}
 	question := "Its holder is told at once where the store can, else at its next renewal,\nand works on until then.\nBreak it? [y/N] "
 	if n := len(seen); n > 1 {
-		question = fmt.Sprintf("Its %d holders are not asked, and work on until their next renewals.\nBreak all %d holds? [y/N] ", n, n)
+		question = fmt.Sprintf("Its %d holders are told at once where the store can, else at their next renewals,\nand work on until then.\nBreak all %d holds? [y/N] ", n, n)
 	}
 	_, _ = fmt.Fprint(os.Stderr, question)
 	if !readYes(os.Stdin) {

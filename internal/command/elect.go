@@ -98,7 +98,8 @@ func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client
 	}
 }
 
-// servePage starts the page of --http. Stop returns when its answers that are under way are written.
+// servePage starts the page of --http. Stop returns when its answers that are under way are
+// written.
 func (r *runCommand) servePage(client *holdfast.Client, w io.Writer) (stop func(), err error) {
 	if r.http == "" {
 		return func() {}, nil

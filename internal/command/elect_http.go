@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// leaderLookupInterval is how often the store is asked who leads, at most.
+	// leaderLookupInterval is how often the store is asked which process leads, at most.
 	leaderLookupInterval = 250 * time.Millisecond
 
 	// leaderLookupTimeout is how long the store may take for the answer.
@@ -77,7 +77,7 @@ func (p *leaderPage) serveLeader(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(line[last:])
 }
 
-// refuse answers 503, with who leads as far as the store tells.
+// refuse answers 503, with the leader as far as the store tells.
 func (p *leaderPage) refuse(w http.ResponseWriter) {
 	line, err := jsonLine(p.askStore())
 	if err != nil {
@@ -94,7 +94,7 @@ func writeHeader(w http.ResponseWriter, status, length int) {
 	w.WriteHeader(status)
 }
 
-// askStore returns who leads. However many ask at a time, the store is asked once.
+// askStore returns the leader. However many ask at a time, the store is asked once.
 func (p *leaderPage) askStore() leaderAnswer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *leaderPage) askStore() leaderAnswer {
 	case err == nil:
 		p.known.View = lockview.NewLock(records).View()
 	case errors.Is(err, holdfast.ErrUnsupported):
-		p.known.Error = "the store does not tell who leads"
+		p.known.Error = "the store does not name the leader"
 	case !errors.Is(err, holdfast.ErrNotHeld):
 		p.known.Error = "the store does not answer"
 	}

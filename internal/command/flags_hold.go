@@ -28,8 +28,8 @@ func (h *holdFlags) addTo(f *pflag.FlagSet, waitShorthand, tryShorthand string) 
 		"hold the lock together with others, up to `N`\nof them: one of N slots")
 }
 
-// parseLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on
-// a command line: a script that computed it expects to be kept out.
+// parseLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake
+// on a command line: a script that computed it expects to be kept out.
 func parseLimit(text string) (int, error) {
 	value, err := strconv.Atoi(text)
 	if err != nil || value < 1 {

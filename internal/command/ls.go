@@ -21,8 +21,8 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 (--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
-its holder renews it. WAITING is how many wait in line for it, in Redis, the
-table of PostgreSQL and etcd; if nobody does, there is no such column. On a
+its holder renews it. WAITING is how many wait in line for it, in files, Redis,
+the table of PostgreSQL and etcd; if nobody does, there is no such column. On a
 terminal, lines are cut at its width; "holdfast show" has all. Elsewhere, and
 with --json, nothing is cut.
 

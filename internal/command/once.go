@@ -24,9 +24,9 @@ With --cron the slot lasts from one moment of the schedule to the next, by the
 clock of this host. The hosts must have one time zone, or name it as in
 --cron 'TZ=Europe/Berlin 30 2 * * *'. That daily job runs once on each day: at
 three if the clock skips half past two, and the first time if it shows it twice.
-With --slot whoever starts the command knows the slot. With --every no run
-begins within that time after the begin of one that has succeeded: a daily job
-would lose a day when clocks change.
+With --slot the caller knows the slot. With --every no run begins within that
+time after the begin of one that has succeeded: a daily job would lose a day
+when clocks change.
 
 A command that fails, gets a signal that asks for its end, loses its lock, or
 whose host dies has not run: the next one that asks runs it. With --at-most-once

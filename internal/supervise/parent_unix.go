@@ -88,8 +88,8 @@ type parent struct {
 
 // runParent handles the signals of the keyboard first, so that Ctrl-C does not leave a supervisor
 // behind. The rest of the preparation runs while the supervisor starts: that starts no command
-// before it receives startMessage. pid is the process that the user started, stopBlocked whether that
-// had SIGTSTP blocked.
+// before it receives startMessage. pid is the process that the user started, stopBlocked whether
+// that had SIGTSTP blocked.
 func runParent(pid int, stopBlocked bool, reportStuck func(w io.Writer, pids []int)) (int, error) {
 	_ = os.Unsetenv(handshakeEnv)
 	setStopBlocked(stopBlocked)
@@ -108,9 +108,9 @@ func runParent(pid int, stopBlocked bool, reportStuck func(w io.Writer, pids []i
 	}
 	p.finishPreparation()
 	code := p.eventLoop()
-	// Standard error may have no reader. A signal that comes from here on ends this process at once,
-	// one that has come before ends it after a second, and may come again: a front passes on Ctrl-C,
-	// which the terminal has already sent to this process.
+	// Standard error may have no reader. A signal that comes from here on ends this process at
+	// once, one that has come before ends it after a second, and may come again: a front passes on
+	// Ctrl-C, which the terminal has already sent to this process.
 	for sig := range p.got {
 		signal.Notify(make(chan os.Signal, 1), sig)
 	}
@@ -301,12 +301,12 @@ func (p *parent) enforceDeadlines() {
 	p.timer.schedule(min(term, kill))
 }
 
-// behindFront begins the handshake of a parent that a front has started. Whether SIGTSTP was blocked
-// follows.
+// behindFront begins the handshake of a parent that a front has started. Whether SIGTSTP was
+// blocked follows.
 const behindFront = "front,"
 
-// mayHaveOtherChildren reports whether this process has children of any kind from before it executed
-// this program (those of a shell), or is process 1, which gets all orphans.
+// mayHaveOtherChildren reports whether this process has children of any kind from before it
+// executed this program (those of a shell), or is process 1, which gets all orphans.
 func mayHaveOtherChildren() bool {
 	for pid := 1; pid > 0; {
 		var err error

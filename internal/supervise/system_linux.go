@@ -26,9 +26,9 @@ func setProcessName(name string) {
 // waitAll is an option of wait4 for children that end with another signal than SIGCHLD.
 const waitAll = unix.WALL
 
-// setStopBlocked blocks SIGTSTP, or no longer, on this thread and in the processes that it starts. It
-// returns what was before. A process that Ctrl-Z stops before it has executed its program stops the
-// thread that has started it, too, and no shell sees that.
+// setStopBlocked blocks SIGTSTP, or no longer, on this thread and in the processes that it starts.
+// It returns what was before. A process that Ctrl-Z stops before it has executed its program stops
+// the thread that has started it, too, and no shell sees that.
 func setStopBlocked(blocked bool) (before bool) {
 	const stop = 1 << (unix.SIGTSTP - 1)
 	var set, old unix.Sigset_t

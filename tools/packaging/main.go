@@ -3,8 +3,8 @@
 //	packaging man FOLDER                                  the manual pages of the command
 //	packaging image FOLDER VERSION ARCH=FILE,FILE... ...  a container image, as an OCI layout
 //
-// The image has no base. Its programs are static; all else that they need is the certificates of the
-// public authorities, which the image takes from this machine.
+// The image has no base. Its programs are static; all else that they need is the certificates of
+// the public authorities, which the image takes from this machine.
 package main
 
 import (
