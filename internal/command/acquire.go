@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -48,12 +48,10 @@ func newAcquire(c *cli) *cobra.Command {
 		Example: acquireExample,
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.checkFlags(cmd.Flags()); err != nil {
+			if err := cmp.Or(a.hold.check(cmd.Flags()), checkTTL(a.ttl), a.checkMaxOutage()); err != nil {
 				return err
 			}
-			ctx, stop := interruptContext()
-			defer stop()
-			return a.inspect(ctx, func(client *holdfast.Client) error {
+			return a.inspect(func(ctx context.Context, client *holdfast.Client) error {
 				return a.acquireTicket(ctx, client, args[0])
 			})
 		},
@@ -68,20 +66,7 @@ func newAcquire(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (a *acquireCommand) checkFlags(flags *pflag.FlagSet) error {
-	if err := a.hold.check(flags); err != nil {
-		return err
-	}
-	if err := checkTTL(a.ttl); err != nil {
-		return err
-	}
-	return a.checkMaxOutage()
-}
-
 func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
-	if isClosed(os.Stdout) {
-		return &exitError{exitOutput, errors.New("standard output is closed, so that the ticket would be lost"), ">/dev/null, if nobody needs it"}
-	}
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
 	a.hold.apply(options)
 	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, &a.hold)
@@ -90,16 +75,12 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 			client.Guarantees().Store), "holdfast run")
 	}
 	if err != nil {
-		e := exitErrorFor(err)
-		if e.code == exitBusy && !a.hold.try {
-			e.hint = "--wait with more time"
-		}
-		return e
+		return a.hold.explain(err)
 	}
 	ticket, err := lock.HandOver()
 	if err != nil {
 		_ = lock.Release()
-		return exitErrorFor(err)
+		return err
 	}
 	if err := a.printTicket(lock, ticket); err != nil {
 		if adopted, adoptErr := client.Adopt(ctx, ticket, nil); adoptErr == nil {

@@ -2,10 +2,10 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -49,8 +49,7 @@ func newBreak(c *cli) *cobra.Command {
 			if cmd.Flags().Changed("token") && token < 1 {
 				return usageError(fmt.Errorf("--token %d is below 1", token), "holdfast show "+args[0])
 			}
-			ctx := context.Background()
-			return c.inspect(ctx, func(client *holdfast.Client) error {
+			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
 				return c.breakLock(ctx, client, args[0], token, yes)
 			})
 		},
@@ -85,17 +84,19 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 			return err
 		}
 	}
-	broken, err := breakSeen(ctx, client, seen)
-	if errors.Is(err, holdfast.ErrNotHeld) && seen[0].Token > 0 {
-		if changed := checkUnchanged(ctx, client, seen); changed != nil {
-			return changed
+	var broken lockview.Lock
+	for _, hold := range seen {
+		records, err := client.Break(ctx, name, hold.Token) // with token 0 all holds
+		switch {
+		case errors.Is(err, holdfast.ErrUnavailable):
+			return &exitError{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
+		case err != nil && !errors.Is(err, holdfast.ErrNotHeld):
+			return err
 		}
+		broken = append(broken, records...)
 	}
-	if errors.Is(err, holdfast.ErrUnavailable) {
-		return &exitError{exitUnavailable, fmt.Errorf("%w; it may be broken or not", err), "holdfast show NAME"}
-	}
-	if err != nil {
-		return lookupError(name, err)
+	if len(broken) == 0 {
+		return cmp.Or(checkUnchanged(ctx, client, seen), lookupError(name, holdfast.ErrNotHeld))
 	}
 	if c.json {
 		return printJSON(broken.View())
@@ -105,25 +106,6 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
 	}
 	return writeOutput(out)
-}
-
-// breakSeen breaks the holds that were seen, and no others if all have tokens. It returns those
-// that were still there.
-func breakSeen(ctx context.Context, client *holdfast.Client, seen lockview.Lock) (broken lockview.Lock, err error) {
-	if slices.ContainsFunc(seen, func(hold holdfast.Record) bool { return hold.Token == 0 }) {
-		return client.Break(ctx, seen.Name(), 0)
-	}
-	for _, hold := range seen {
-		records, failed := client.Break(ctx, seen.Name(), hold.Token)
-		broken = append(broken, records...)
-		if failed != nil && (err == nil || !errors.Is(failed, holdfast.ErrNotHeld)) {
-			err = failed
-		}
-	}
-	if len(broken) > 0 && errors.Is(err, holdfast.ErrNotHeld) {
-		err = nil
-	}
-	return broken, err
 }
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
@@ -136,8 +118,18 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 		question = fmt.Sprintf("Its %d holders are told at once where the store can, else at their next renewals,\nand work on until then.\nBreak all %d holds? [y/N] ", n, n)
 	}
 	_, _ = fmt.Fprint(os.Stderr, question)
-	if !readYes(os.Stdin) {
-		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // the end of the input is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case word := <-answer:
+		if word != "y" && word != "yes" {
+			return &exitError{exitNobody, errors.New("nothing was broken"), ""}
+		}
 	}
 	return checkUnchanged(ctx, client, seen)
 }
@@ -154,15 +146,6 @@ func checkUnchanged(ctx context.Context, client *holdfast.Client, seen lockview.
 		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name(), holderPhrase(lockview.NewLock(now)[0], "is", "has been")), "again"}
 	}
 	return nil
-}
-
-func readYes(from io.Reader) bool {
-	line, _ := bufio.NewReader(from).ReadString('\n') // the end of the input is a no
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return true
-	}
-	return false
 }
 
 // holderPhrase describes the holder of a lock, in the tense of the verbs.

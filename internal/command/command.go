@@ -23,16 +23,13 @@ import (
 // program before it has released its lock. Unlike an ignored signal, that is not inherited.
 func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	root := newRoot(os.Args[1:])
-	var err error
-	root.SetOut(outputFunc(func(data []byte) error { // of help and completions
-		err = cmp.Or(err, writeOutput(data))
-		return err
-	}))
+	c, out := &cli{}, &output{}
+	root := newRoot(c, os.Args[1:])
+	root.SetOut(out)
 	root.SetErr(io.Discard) // what cobra says of the same error
-	failed := root.Execute()
-	err = cmp.Or(failed, err)
-	code := reportError(os.Stderr, err)
+	err := root.Execute()
+	err = cmp.Or(err, out.err)
+	code := c.report(os.Stderr, err)
 	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
 		supervise.EndBy(interrupt.Signal)
 	}
@@ -40,7 +37,7 @@ func Main() {
 }
 
 // Root returns the command line of the program, for those that describe it.
-func Root() *cobra.Command { return newRoot(nil) }
+func Root() *cobra.Command { return newRoot(&cli{}, nil) }
 
 // A cli holds the flags that all subcommands share.
 type cli struct {
@@ -68,8 +65,8 @@ func (c *cli) checkMaxOutage() error {
 // newRoot assembles the program for a command line. Every subcommand has a file of its own with a
 // function that creates it. "run" leaves out the others, since it is started twice for each command
 // and must start fast.
-func newRoot(args []string) *cobra.Command {
-	c := &cli{store: stores{urls: []string{"file:"}}}
+func newRoot(c *cli, args []string) *cobra.Command {
+	c.store.urls = []string{"file:"}
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Hold a distributed lock while a command runs",
@@ -84,7 +81,8 @@ Exit code of every subcommand, beside its own:
    69  the store cannot be reached, or a record is damaged
    74  standard output cannot be written
 128+n  signal n has ended it`,
-		Args: noSuchCommand,
+		Args:    noSuchCommand,
+		Version: readBuildInfo().String(),
 
 		SuggestionsMinimumDistance: 2,
 
@@ -99,7 +97,7 @@ Exit code of every subcommand, beside its own:
 			}
 			if os.Getenv("HOLDFAST_SUPERVISOR") == "" { // else its parent has reported them
 				for _, name := range unknownVariables() {
-					c.printNotice("warning: environment variable %s: there is no such flag", name)
+					c.notice(os.Stderr, "warning: environment variable %s: there is no such flag", name)
 				}
 			}
 			return nil
@@ -114,15 +112,13 @@ Exit code of every subcommand, beside its own:
 
 	root.AddCommand(newRun(c))
 	if len(args) == 0 || args[0] != "run" {
-		root.AddCommand(newLs(c), newShow(c), newWait(c), newBreak(c),
-			newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
-		root.AddCommand(newAcquire(c), newRenew(c), newRelease(c), newOnce(c), newElect(c))
+		root.AddCommand(newElect(c), newOnce(c), newAcquire(c), newRenew(c), newRelease(c), newLs(c), newShow(c),
+			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
 	})
 	c.completeNames(root)
-	c.addVersionFlag(root)
 	return root
 }
 

@@ -33,18 +33,10 @@ func (c *cli) completeName(_ *cobra.Command, args []string, prefix string) ([]co
 	if err := c.store.executeForStore(); err != nil { // --store is known only now
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names, err := c.lookUpNames(prefix)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-func (c *cli) lookUpNames(prefix string) ([]cobra.Completion, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
 	var names []cobra.Completion
-	err := c.inspect(ctx, func(client *holdfast.Client) error {
+	err := c.inspect(func(ctx context.Context, client *holdfast.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+		defer cancel()
 		locks, errs := lockview.List(ctx, client, prefix)
 		for _, lock := range locks {
 			if name := lock.Name(); lockview.Readable(name) == name {
@@ -56,5 +48,8 @@ func (c *cli) lookUpNames(prefix string) ([]cobra.Completion, error) {
 		}
 		return nil
 	})
-	return names, err
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -19,7 +19,7 @@ var updateReference = flag.Bool("update", false, "write the synopses of "+refere
 // has. The help is made from the same definitions.
 func TestReferenceSynopses(t *testing.T) {
 	text := readReference(t)
-	root := newRoot(nil)
+	root := newRoot(&cli{}, nil)
 	run, _, err := root.Find([]string{"run"})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestReferenceExitCodes(t *testing.T) {
 			rows[code] = match[2]
 		}
 	}
-	for _, cmd := range documentedCommands(newRoot(nil)) {
+	for _, cmd := range documentedCommands(newRoot(&cli{}, nil)) {
 		_, codes, _ := strings.Cut(cmd.Long, "Exit code: ")
 		for _, match := range regexp.MustCompile(`\b(\d+)(?:  | if | when | also )`).FindAllStringSubmatch(codes, -1) {
 			if code := match[1]; code != "130" && !strings.HasPrefix(rows[code], "all") && !strings.Contains(rows[code], "`"+cmd.Name()+"`") {
@@ -93,7 +93,7 @@ func TestReferenceExitCodes(t *testing.T) {
 // in the manual.
 func TestReferenceIsWhole(t *testing.T) {
 	text := readReference(t)
-	for _, cmd := range documentedCommands(newRoot(nil)) {
+	for _, cmd := range documentedCommands(newRoot(&cli{}, nil)) {
 		_, section, ok := strings.Cut(text, "\n## "+cmd.Name()+"\n")
 		if !ok {
 			t.Errorf("there is nothing about %q", cmd.Name())

@@ -58,10 +58,11 @@ func newDoctor(c *cli) *cobra.Command {
 		Example: doctorExample,
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkTTL(d.ttl); err != nil {
+				return err
+			}
 			d.onCommandLine = cmd.Flags().Changed("store")
-			ctx, stop := interruptContext()
-			defer stop()
-			return c.finalError(ctx, d.examine(ctx))
+			return d.inspect(d.examine)
 		},
 	}
 	f := cmd.Flags()
@@ -72,15 +73,7 @@ func newDoctor(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (d *doctorCommand) examine(ctx context.Context) error {
-	if err := checkTTL(d.ttl); err != nil {
-		return err
-	}
-	client, err := d.openClient(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close() // it holds nothing
+func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client) error {
 	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{TTL: d.ttl, NoProbe: d.noProbe})
 	if d.onCommandLine {
 		findings = append(findings, examinePasswords(d.store.urls)...)
@@ -89,7 +82,7 @@ func (d *doctorCommand) examine(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		return exitErrorFor(err)
+		return err
 	}
 	return d.verdict(findings)
 }
@@ -130,14 +123,10 @@ func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) e
 	for _, f := range findings {
 		if d.json {
 			f.Found = oneLine(f.Found)
-			line, err := jsonLine(struct {
+			out.Write(jsonLine(struct {
 				doctor.Finding
 				Store string `json:"store"`
-			}{f, store})
-			if err != nil {
-				return exitErrorFor(err)
-			}
-			out.Write(line)
+			}{f, store}))
 			continue
 		}
 		found := oneLine(f.Found)

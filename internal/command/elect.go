@@ -50,7 +50,8 @@ const (
 )
 
 func newElect(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", hold: holdFlags{wait: waitForever}, elect: true}
+	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", hold: holdFlags{wait: waitForever}}
+	r.work = r.campaign
 	cmd := &cobra.Command{
 		Use:     "elect NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while being the leader",
@@ -68,6 +69,7 @@ func newElect(c *cli) *cobra.Command {
 			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
 			}
+			r.maxOutage = candidateMaxOutage
 			return r.runSupervised()
 		},
 	}
@@ -86,7 +88,7 @@ func (r *runCommand) campaign(sup *supervise.Supervisor, client *holdfast.Client
 		}
 		switch {
 		case e.code == exitLost && e.err != nil: // else it is the command's own code
-			reportError(r.messageWriter(sup), &exitError{err: fmt.Errorf("%w; standing again", e.err)})
+			r.notice(sup, "%w; standing again", e.err)
 		case r.led && e.code == exitUnavailable && errors.Is(e.err, holdfast.ErrUnavailable):
 			select {
 			case <-time.After(electionRetryDelay):
@@ -109,7 +111,7 @@ func (r *runCommand) servePage(client *holdfast.Client, w io.Writer) (stop func(
 	if err != nil {
 		return nil, err
 	}
-	reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("http://%s/leader tells whether this process leads", address)})
+	r.notice(w, "http://%s/leader tells whether this process leads", address)
 	return func() { stopServer(pageEndTimeout) }, nil
 }
 
@@ -130,22 +132,19 @@ func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
 		return err
 	}
 	r.name = args[0]
-	ctx, stop := interruptContext()
-	defer stop()
-	return r.inspect(ctx, func(client *holdfast.Client) error {
+	return r.inspect(func(ctx context.Context, client *holdfast.Client) error {
 		stopPage, err := r.servePage(client, os.Stderr)
 		if err != nil {
 			return err
 		}
 		defer stopPage()
-		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: slog.New(slog.NewTextHandler(r.messageWriter(os.Stderr), nil))}
-		err = election.New(client, r.name, options).Run(ctx, func(ctx context.Context, _ election.Term) error {
+		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: r.logger(os.Stderr, slog.LevelInfo)}
+		return election.New(client, r.name, options).Run(ctx, func(ctx context.Context, _ election.Term) error {
 			r.page.lock.Store(holdfast.FromContext(ctx))
 			defer r.page.lock.Store(nil)
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		return exitErrorFor(err)
 	})
 }
 

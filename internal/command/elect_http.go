@@ -59,11 +59,11 @@ func (p *leaderPage) serveLeader(w http.ResponseWriter, _ *http.Request) {
 		p.refuse(w)
 		return
 	}
-	line, err := jsonLine(leaderAnswer{Leading: true, View: lockview.NewLock([]holdfast.Record{{
+	line := jsonLine(leaderAnswer{Leading: true, View: lockview.NewLock([]holdfast.Record{{
 		Name: lock.Name(), Holder: lock.Holder(), Token: lock.Token(), Metadata: lock.Metadata(),
 		Since: lock.Since(), Remaining: time.Until(lock.Deadline()),
 	}}).View()})
-	if err != nil || lock.Err() != nil {
+	if lock.Err() != nil {
 		p.refuse(w)
 		return
 	}
@@ -79,10 +79,7 @@ func (p *leaderPage) serveLeader(w http.ResponseWriter, _ *http.Request) {
 
 // refuse answers 503, with the leader as far as the store tells.
 func (p *leaderPage) refuse(w http.ResponseWriter) {
-	line, err := jsonLine(p.askStore())
-	if err != nil {
-		line = nil // of what another user has written
-	}
+	line := jsonLine(p.askStore())
 	writeHeader(w, http.StatusServiceUnavailable, len(line))
 	_, _ = w.Write(line)
 }

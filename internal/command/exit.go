@@ -95,7 +95,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // usageError returns an error of the command line.
 func usageError(err error, hint string) *exitError { return &exitError{exitUsage, err, hint} }
 
-// exitErrorFor gives an error of package holdfast its exit code.
+// exitErrorFor gives an error that is not of the command line its exit code.
 func exitErrorFor(err error) *exitError {
 	var e *exitError
 	switch {
@@ -109,22 +109,26 @@ func exitErrorFor(err error) *exitError {
 	return &exitError{exitUnavailable, err, ""}
 }
 
-// reportError writes the error on one line, unless it has no message, and returns the exit
-// code.
-func reportError(to io.Writer, err error) int {
+// report writes the error on one line and returns the exit code. An interrupt has no message, and
+// under --quiet errors of the command line alone have one.
+func (c *cli) report(w io.Writer, err error) int {
 	if err == nil {
 		return 0
 	}
 	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
-		return interrupt.Code() // without a message
+		return interrupt.Code()
 	}
 	var e *exitError
 	if !errors.As(err, &e) {
-		// The errors of cobra are errors of the command line.
-		e = usageError(err, "holdfast --help")
+		e = usageError(err, "holdfast --help") // of cobra
 	}
-	if e.err != nil {
-		_, _ = fmt.Fprintf(to, "holdfast: %v\n", e)
+	if e.err != nil && (!c.quiet || e.code == exitUsage) {
+		_, _ = fmt.Fprintf(w, "holdfast: %v\n", e)
 	}
 	return e.code
+}
+
+// notice writes a message on one line, unless under --quiet.
+func (c *cli) notice(w io.Writer, format string, args ...any) {
+	c.report(w, &exitError{err: fmt.Errorf(format, args...)})
 }

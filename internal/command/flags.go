@@ -216,7 +216,7 @@ func unknownVariables() []string {
 	}
 	known := map[string]bool{}
 	add := func(f *pflag.Flag) { known[envVar(f.Name)] = true }
-	root := newRoot(nil)
+	root := newRoot(&cli{}, nil)
 	root.PersistentFlags().VisitAll(add)
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(add)

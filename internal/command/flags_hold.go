@@ -56,3 +56,12 @@ func (h *holdFlags) check(flags *pflag.FlagSet) error {
 func (h *holdFlags) apply(o *holdfast.Options) {
 	o.Shared, o.Limit = h.shared, h.limit
 }
+
+// explain returns the error of an acquisition with its exit code.
+func (h *holdFlags) explain(err error) *exitError {
+	e := exitErrorFor(err)
+	if e.code == exitBusy && !h.try {
+		e.hint = "--wait with more time"
+	}
+	return e
+}

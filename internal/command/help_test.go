@@ -12,11 +12,11 @@ const maxHelpWidth = 80
 // TestHelpFits checks that no line of the help of any command wraps on a terminal.
 func TestHelpFits(t *testing.T) {
 	commands := [][]string{{}, {"help"}}
-	for _, cmd := range newRoot(nil).Commands() {
+	for _, cmd := range newRoot(&cli{}, nil).Commands() {
 		commands = append(commands, []string{cmd.Name()})
 	}
 	for _, args := range commands {
-		root := newRoot(args)
+		root := newRoot(&cli{}, args)
 		var out strings.Builder
 		root.SetOut(&out)
 		root.SetArgs(append(args, "--help"))

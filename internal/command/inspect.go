@@ -17,81 +17,46 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-// openClient returns a client for reading locks; it takes none.
-func (c *cli) openClient(ctx context.Context) (*holdfast.Client, error) {
-	config := &holdfast.Config{MaxOutage: c.maxOutage, Logger: c.newLogger(os.Stderr)}
-	client, err := c.store.openClient(ctx, config)
-	if err != nil {
-		return nil, exitErrorFor(err)
-	}
-	return client, nil
-}
-
-// newLogger returns the Logger that --verbose stands for, nil without it.
-func (c *cli) newLogger(w io.Writer) *slog.Logger {
-	if !c.verbose || c.quiet {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// messageWriter returns w, or under --quiet a writer that discards everything.
-func (c *cli) messageWriter(w io.Writer) io.Writer {
+// logger returns a logger for what is of a level or above. Under --quiet it writes nothing.
+func (c *cli) logger(w io.Writer, level slog.Level) *slog.Logger {
 	if c.quiet {
-		return io.Discard
+		return slog.New(slog.DiscardHandler)
 	}
-	return w
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// inspect runs work with a client, and returns the error that Main reports.
-func (c *cli) inspect(ctx context.Context, work func(*holdfast.Client) error) error {
-	client, err := c.openClient(ctx)
-	if err == nil {
-		err = work(client)
-		_ = client.Close() // it holds nothing
+// config returns the configuration of a client. It reports what happens to its locks if --verbose
+// is given.
+func (c *cli) config(w io.Writer) *holdfast.Config {
+	config := &holdfast.Config{MaxOutage: c.maxOutage}
+	if c.verbose {
+		config.Logger = c.logger(w, slog.LevelDebug)
 	}
-	return c.finalError(ctx, err)
+	return config
 }
 
-// finalError returns what Main reports of an error. An interrupt by a signal has no message,
-// and neither has any error under --quiet.
-func (c *cli) finalError(ctx context.Context, err error) error {
-	var interrupt *supervise.Interrupt
-	if err != nil && errors.As(context.Cause(ctx), &interrupt) {
-		return interrupt
-	}
-	var e *exitError
-	if c.quiet && errors.As(err, &e) {
-		return &exitError{code: e.code}
-	}
-	return err
-}
-
-// lookupError is exitErrorFor for a single lock: that the lock is not held has an exit code of
-// its own.
-func lookupError(name string, err error) error {
-	if errors.Is(err, holdfast.ErrNotHeld) {
-		return &exitError{exitNobody, fmt.Errorf("nobody holds %q", name), ""}
-	}
-	return exitErrorFor(err)
-}
-
-// printNotice writes one line to standard error, unless under --quiet.
-func (c *cli) printNotice(format string, args ...any) {
-	if !c.quiet {
-		reportError(os.Stderr, &exitError{err: fmt.Errorf(format, args...)})
-	}
+// inspect runs work with a client. The client holds no lock at the end.
+func (c *cli) inspect(work func(context.Context, *holdfast.Client) error) error {
+	return interruptible(func(ctx context.Context) error {
+		client, err := c.store.openClient(ctx, c.config(os.Stderr))
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return work(ctx, client)
+	})
 }
 
 // interruptGrace is how long a program may take to end after a signal: to give back a lock, for
 // instance.
 const interruptGrace = 10 * time.Second
 
-// interruptContext returns a context that a signal ends, with a supervise.Interrupt as its
-// cause. A second signal ends the program, and so does the first if the program still waits for
-// something then, a reader of its output for instance.
-func interruptContext() (context.Context, context.CancelFunc) {
+// interruptible runs work with a context that a signal ends. The error has an exit code, or is the
+// signal. A second signal ends the program, and so does the first if work still waits for something
+// then, a reader of the output for instance.
+func interruptible(work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		if !signal.Ignored(sig) { // as under nohup
@@ -107,7 +72,24 @@ func interruptContext() (context.Context, context.CancelFunc) {
 		}
 		signal.Stop(signals)
 	}()
-	return ctx, func() { cancel(nil) }
+	err := work(ctx)
+	var interrupt *supervise.Interrupt
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(context.Cause(ctx), &interrupt):
+		return interrupt
+	}
+	return exitErrorFor(err)
+}
+
+// lookupError gives the error of a look at a single lock its exit code: that nobody holds it has
+// one of its own.
+func lookupError(name string, err error) error {
+	if errors.Is(err, holdfast.ErrNotHeld) {
+		return &exitError{exitNobody, fmt.Errorf("nobody holds %q", name), ""}
+	}
+	return err
 }
 
 // arguments checks how many arguments a subcommand gets: from least to most.

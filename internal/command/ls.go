@@ -48,17 +48,12 @@ func newLs(c *cli) *cobra.Command {
 		Example: lsExample,
 		Args:    arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			prefix := strings.Join(args, "")
-			if !watch {
-				ctx := context.Background()
-				return c.inspect(ctx, func(client *holdfast.Client) error {
-					return c.printLocks(ctx, client, prefix)
-				})
-			}
-			ctx, stop := interruptContext()
-			defer stop()
-			return c.inspect(ctx, func(client *holdfast.Client) error {
-				return c.watchLocks(ctx, client, prefix)
+			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
+				prefix := strings.Join(args, "")
+				if watch {
+					return c.watchLocks(ctx, client, prefix)
+				}
+				return c.printLocks(ctx, client, prefix)
 			})
 		},
 	}
@@ -87,7 +82,7 @@ func (c *cli) watchLocks(ctx context.Context, client *holdfast.Client, prefix st
 		case first && err != nil, errors.As(err, &failure) && failure.code == exitOutput:
 			return err
 		case err != nil:
-			c.printNotice("%w", err)
+			c.notice(os.Stderr, "%w", err)
 		}
 		_ = retry.Sleep(ctx, watchInterval)
 	}
@@ -107,11 +102,15 @@ func (c *cli) printLocks(ctx context.Context, client *holdfast.Client, prefix st
 	}
 	switch {
 	case len(errs) > 0:
-		return c.printErrors(errs)
+		last := len(errs) - 1
+		for _, err := range errs[:last] {
+			c.notice(os.Stderr, "%w", err)
+		}
+		return errs[last]
 	case len(locks) == 0 && prefix == "":
-		c.printNotice("there are no locks in %s", publicURL(c.store.URL()))
+		c.notice(os.Stderr, "there are no locks in %s", publicURL(c.store.URL()))
 	case len(locks) == 0:
-		c.printNotice("there are no locks whose names begin with %q in %s", prefix, publicURL(c.store.URL()))
+		c.notice(os.Stderr, "there are no locks whose names begin with %q in %s", prefix, publicURL(c.store.URL()))
 	}
 	return nil
 }
@@ -122,23 +121,10 @@ func printList[T any](c *cli, values []T, rows [][]string) error {
 	switch {
 	case c.json:
 		for _, v := range values {
-			line, err := jsonLine(v)
-			if err != nil {
-				return exitErrorFor(err)
-			}
-			out.Write(line)
+			out.Write(jsonLine(v))
 		}
 	case len(values) > 0:
 		out.Write(formatTable(rows, outputWidth(os.Stdout)))
 	}
 	return writeOutput(out.Bytes())
-}
-
-// printErrors writes all errors but the last, which it returns for Main to report.
-func (c *cli) printErrors(errs []error) error {
-	last := len(errs) - 1
-	for _, err := range errs[:last] {
-		c.printNotice("%w", err)
-	}
-	return exitErrorFor(errs[last])
 }

@@ -2,8 +2,9 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
+	"os"
 	"strings"
 	"time"
 
@@ -16,71 +17,44 @@ import (
 
 // An advisoryView is an advisory lock as --json shows it.
 type advisoryView struct {
-	Key         string     `json:"key"`
-	State       string     `json:"state"` // held or waiting
-	Shared      bool       `json:"shared,omitempty"`
-	PID         int32      `json:"pid"`
-	Application string     `json:"application,omitempty"`
-	Connected   *time.Time `json:"connected,omitempty"`
-	Since       *time.Time `json:"since,omitempty"`
-	BlockedBy   []int32    `json:"blocked_by,omitempty"`
-}
-
-func newAdvisoryView(lock advisory.Lock) advisoryView {
-	v := advisoryView{
-		Key: lock.Key.String(), State: "held", Shared: lock.Shared,
-		PID: lock.PID, Application: lock.Application, BlockedBy: lock.BlockedBy,
-	}
-	if !lock.Granted {
-		v.State = "waiting"
-	}
-	if !lock.Connected.IsZero() {
-		v.Connected = &lock.Connected
-	}
-	if !lock.Since.IsZero() {
-		v.Since = &lock.Since
-	}
-	return v
+	Key         string    `json:"key"`
+	State       string    `json:"state"` // held or waiting
+	Shared      bool      `json:"shared,omitempty"`
+	PID         int32     `json:"pid"`
+	Application string    `json:"application,omitempty"`
+	Connected   time.Time `json:"connected,omitzero"`
+	Since       time.Time `json:"since,omitzero"`
+	BlockedBy   []int32   `json:"blocked_by,omitempty"`
 }
 
 // listAdvisory lists advisory locks and the sessions that wait for them.
 func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix string) error {
 	if prefix != "" {
-		return usageError(fmt.Errorf("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
+		return usageError(errors.New("the server knows the keys of advisory locks, and not their names"), "holdfast ls without a PREFIX")
 	}
-	var views []advisoryView
 	locks, err := store.Locks(ctx)
 	if err != nil {
-		return exitErrorFor(err)
+		return err
 	}
-	for _, lock := range locks {
-		views = append(views, newAdvisoryView(lock))
-	}
-	if len(views) == 0 {
-		c.printNotice("there are no advisory locks")
-		return nil
-	}
-	return printList(c, views, advisoryRows(views))
-}
-
-// advisoryRows returns the rows of a table of advisory locks.
-func advisoryRows(views []advisoryView) [][]string {
+	var views []advisoryView
 	rows := [][]string{{"KEY", "STATE", "PID", "APPLICATION", "CONNECTED", "BLOCKED BY"}}
-	for _, v := range views {
+	for _, l := range locks {
+		v := advisoryView{l.Key.String(), "held", l.Shared, l.PID, l.Application, l.Connected, l.Since, l.BlockedBy}
+		if !l.Granted {
+			v.State = "waiting"
+		}
 		state, connected := v.State, "-"
 		if v.Shared {
 			state += " (shared)"
 		}
-		if v.Connected != nil {
-			connected = lockview.ShortDuration(time.Since(*v.Connected))
+		if !v.Connected.IsZero() {
+			connected = lockview.ShortDuration(time.Since(v.Connected))
 		}
-		var blockers []string
-		for _, pid := range v.BlockedBy {
-			blockers = append(blockers, strconv.Itoa(int(pid)))
-		}
-		rows = append(rows, []string{
-			v.Key, state, strconv.Itoa(int(v.PID)), lockview.Readable(v.Application), connected, strings.Join(blockers, " "),
-		})
+		views = append(views, v)
+		rows = append(rows, []string{v.Key, state, fmt.Sprint(v.PID), lockview.Readable(v.Application), connected, strings.Trim(fmt.Sprint(v.BlockedBy), "[]")})
 	}
-	return rows
+	if len(views) == 0 {
+		c.notice(os.Stderr, "there are no advisory locks")
+	}
+	return printList(c, views, rows)
 }

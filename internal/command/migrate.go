@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -39,33 +40,29 @@ func newMigrate(c *cli) *cobra.Command {
 		Example: migrateExample,
 		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptContext()
-			defer stop()
 			if asSQL {
-				return c.finalError(ctx, c.printStatements())
+				return c.printStatements()
 			}
-			return c.finalError(ctx, c.migrateAll(ctx))
+			if err := c.store.checkURLs(); err != nil {
+				return err
+			}
+			return interruptible(func(ctx context.Context) error {
+				for _, url := range c.store.urls { // of a quorum each node
+					if err := c.migrate(ctx, url); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server,\nand do nothing")
 	return cmd
 }
 
-// migrateAll migrates the store, or each of the nodes of a quorum.
-func (c *cli) migrateAll(ctx context.Context) error {
-	if err := c.store.checkURLs(); err != nil {
-		return err
-	}
-	for _, store := range c.store.urls {
-		if err := c.migrate(ctx, store); err != nil {
-			return exitErrorFor(err)
-		}
-	}
-	return nil
-}
-
-func (c *cli) migrate(ctx context.Context, store string) error {
-	client, err := holdfast.Open(ctx, store, nil)
+// migrate sets up a store. Examining it warns of settings that endanger its locks.
+func (c *cli) migrate(ctx context.Context, url string) error {
+	client, err := holdfast.Open(ctx, url, nil)
 	if err != nil {
 		return err
 	}
@@ -77,17 +74,14 @@ func (c *cli) migrate(ctx context.Context, store string) error {
 	if err := needs.Migrate(ctx); err != nil {
 		return err
 	}
-	c.printNotice("the %s store is up to date", client.Guarantees().Store)
+	c.notice(os.Stderr, "the %s store is up to date", client.Guarantees().Store)
 	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{NoProbe: true})
-	if err != nil {
-		return err
-	}
 	for _, f := range findings {
 		if f.Severity >= doctor.Warning {
-			c.printNotice("warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
+			c.notice(os.Stderr, "warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
 		}
 	}
-	return nil
+	return err
 }
 
 func (c *cli) printStatements() error {

@@ -47,7 +47,8 @@ const onceExample = `  HOLDFAST_STORE=redis://db     # in the crontab of each ho
   holdfast once refresh --every 10m -- ./refresh.sh`
 
 func newOnce(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", hold: holdFlags{try: true}, once: true}
+	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", hold: holdFlags{try: true}}
+	r.work = r.runOnce
 	cmd := &cobra.Command{
 		Use:     "once NAME --cron SCHEDULE [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command at most once in each slot of time",

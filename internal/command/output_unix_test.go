@@ -45,26 +45,3 @@ func TestReaderIsGone(t *testing.T) {
 		}
 	}
 }
-
-// Acquire does not take a lock without anywhere to write its ticket. A script that wants no ticket
-// discards it.
-func TestAcquireWithoutOutput(t *testing.T) {
-	url, client := newStore(t)
-	for script, want := range map[string]int{
-		"exec holdfast acquire x >&-":        exitOutput,
-		"exec holdfast acquire y >/dev/null": 0,
-	} {
-		cmd := exec.Command("/bin/sh", "-c", script)
-		cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+url)
-		out, _ := cmd.CombinedOutput() // the state has the exit code
-		if got := cmd.ProcessState.ExitCode(); got != want {
-			t.Errorf("%s: exit code %d, want %d: %s", script, got, want, out)
-		}
-	}
-	if _, err := client.Lookup(context.Background(), "x"); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("the lock was taken: %v", err)
-	}
-	if _, err := client.Lookup(context.Background(), "y"); err != nil {
-		t.Errorf("the lock whose ticket is discarded: %v", err)
-	}
-}

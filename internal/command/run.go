@@ -51,12 +51,14 @@ const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
   holdfast run downloads --limit 3 -- wget "$url"     # three at a time
   holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
 
-// A runCommand is "holdfast run" with its flags.
+// A runFunc runs the command at path as its subcommand does, and returns the end of it.
+type runFunc func(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError
+
+// A runCommand is "holdfast run", "elect" or "once" with its flags.
 type runCommand struct {
 	*cli
 	form    string      // of the command line
-	once    bool        // it is "holdfast once"
-	elect   bool        // it is "holdfast elect"
+	work    runFunc     // under a client: acquireAndRun, runOnce or campaign
 	standby *time.Timer // of elect, until there is a lock
 	led     bool        // elect has had the lock
 	http    string      // of elect: the address of its page
@@ -78,6 +80,7 @@ type runCommand struct {
 
 func newRun(c *cli) *cobra.Command {
 	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", hold: holdFlags{wait: waitForever}}
+	r.work = r.acquireAndRun
 	cmd := &cobra.Command{
 		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while holding a lock",
@@ -178,32 +181,24 @@ func shellCommand(script string) []string {
 func (r *runCommand) runSupervised() error {
 	path, missing := findProgram(r.command[0])
 	if missing != nil {
-		return r.silence(missing)
+		return missing
 	}
 	code, err := supervise.Run(func(sup *supervise.Supervisor) int {
-		return reportError(sup, r.silence(r.withClient(sup, path)))
+		return r.report(sup, r.withClient(sup, path))
 	}, r.reportStuck)
 	switch {
 	case errors.Is(err, supervise.ErrDied), errors.Is(err, supervise.ErrHung):
-		return r.silence(&exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""})
+		return &exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""}
 	case err != nil:
-		return r.silence(&exitError{exitCannotRun, err, ""})
+		return &exitError{exitCannotRun, err, ""}
 	}
 	return &exitError{code: code}
 }
 
-// silence returns the error with which the subcommand ends: err, or under --quiet its code alone.
-func (r *runCommand) silence(err *exitError) *exitError {
-	if r.quiet {
-		return &exitError{code: err.code}
-	}
-	return err
-}
-
 // reportStuck reports the processes of the command that cannot be ended.
 func (r *runCommand) reportStuck(w io.Writer, pids []int) {
-	reportError(r.messageWriter(w), &exitError{err: fmt.Errorf("processes that were killed have not ended (%s): they have another user's rights, "+
-		"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))})
+	r.notice(w, "processes that were killed have not ended (%s): they have another user's rights, "+
+		"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))
 }
 
 // findProgram finds the file to execute.

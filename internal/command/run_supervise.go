@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -17,25 +16,20 @@ import (
 
 // withClient opens the store, and runs the command under the lock.
 func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitError {
-	client, err := r.store.openClient(sup.Context(), r.clientConfig(sup))
+	config := r.config(sup)
+	config.Holder = holderName(sup)
+	client, err := r.store.openClient(sup.Context(), config)
 	if err != nil {
 		return exitErrorFor(err)
 	}
 	defer client.Close() // Release has already reported what Close could report
-	run := r.acquireAndRun
-	switch {
-	case r.elect:
-		stop, err := r.servePage(client, sup)
-		if err != nil {
-			return exitErrorFor(err)
-		}
-		defer stop()
-		run = r.campaign
-	case r.once:
-		run = r.runOnce
+	stop, err := r.servePage(client, sup)
+	if err != nil {
+		return exitErrorFor(err)
 	}
+	defer stop()
 	for {
-		e := run(sup, client, path)
+		e := r.work(sup, client, path)
 		if !errors.Is(e, supervise.ErrSuspended) {
 			return e
 		}
@@ -109,14 +103,6 @@ func (r *runCommand) extendShortLease(ctx context.Context, lock *holdfast.Lock) 
 	}
 }
 
-func (r *runCommand) clientConfig(sup *supervise.Supervisor) *holdfast.Config {
-	config := &holdfast.Config{Holder: holderName(sup), MaxOutage: r.maxOutage, Logger: r.newLogger(sup)}
-	if r.elect {
-		config.MaxOutage = candidateMaxOutage
-	}
-	return config
-}
-
 // holderName returns what package holdfast would choose, but with the process that the user has
 // started and can kill.
 func holderName(sup *supervise.Supervisor) string {
@@ -129,17 +115,10 @@ func holderName(sup *supervise.Supervisor) string {
 
 // buildCommand returns the command, with the variables that describe its lock.
 func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *holdfast.Lock) (*supervise.Command, error) {
-	cmd := &supervise.Command{
-		Path: path,
-		Args: r.command,
-		Env: environWith(map[string]string{
-			"HOLDFAST_NAME":   lock.Name(),
-			"HOLDFAST_TOKEN":  fmt.Sprint(lock.Token()),
-			"HOLDFAST_HOLDER": lock.Holder(),
-		}),
-		OnLost:    r.onLost,
-		KillAfter: r.killAfter,
-	}
+	_ = os.Setenv("HOLDFAST_NAME", lock.Name()) // They contain no NUL.
+	_ = os.Setenv("HOLDFAST_TOKEN", fmt.Sprint(lock.Token()))
+	_ = os.Setenv("HOLDFAST_HOLDER", lock.Holder())
+	cmd := &supervise.Command{Path: path, Args: r.command, Env: os.Environ(), OnLost: r.onLost, KillAfter: r.killAfter}
 	// Some stores have a session that lasts as long as a file is open: while any descendant has
 	// inherited the file the lock is not free before its TTL, even if both processes are
 	// killed.
@@ -166,32 +145,16 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// environWith returns the environment of this process with some variables set.
-func environWith(set map[string]string) []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if _, replaced := set[name]; !replaced {
-			env = append(env, entry)
-		}
-	}
-	for name, value := range set {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
 // acquireFailed explains why there is no lock.
 func (r *runCommand) acquireFailed(sup *supervise.Supervisor, err error) *exitError {
 	var interrupt *supervise.Interrupt
 	if errors.As(context.Cause(sup.Context()), &interrupt) {
 		return &exitError{code: interrupt.Code()}
 	}
-	e := exitErrorFor(err)
+	e := r.hold.explain(err)
 	if e.code == exitBusy {
-		e.code = r.conflictCode
-		if !r.hold.try {
-			e.hint = "--wait with more time"
+		if e.code = r.conflictCode; r.quiet {
+			e.err = nil // also with the code of a wrong command line
 		}
 	}
 	return e

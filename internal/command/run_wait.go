@@ -70,7 +70,7 @@ func (c *cli) announceWait(
 		} else if ctx.Err() != nil || errors.Is(err, holdfast.ErrNotHeld) {
 			return // this process has the lock, or is about to get it
 		}
-		reportError(c.messageWriter(w), &exitError{err: errors.New(text)})
+		c.notice(w, "%s", text)
 	}()
 	return func() {
 		cancel()

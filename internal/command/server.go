@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -57,7 +58,7 @@ func (c *cli) startServer(ctx context.Context, address string, handler http.Hand
 	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			c.printNotice("%s: %w", listener.Addr(), err)
+			c.notice(os.Stderr, "%s: %w", listener.Addr(), err)
 		}
 	}()
 	return listener.Addr(), func(wait time.Duration) {

@@ -30,26 +30,21 @@ func newShow(c *cli) *cobra.Command {
 		Example: showExample,
 		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx := context.Background()
-			return c.inspect(ctx, func(client *holdfast.Client) error {
-				return c.showLock(ctx, client, args[0])
+			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
+				records, err := client.Lookup(ctx, args[0])
+				if err != nil {
+					return lookupError(args[0], err)
+				}
+				lock := lockview.NewLock(records)
+				if c.json {
+					return printJSON(lock.View())
+				}
+				return writeOutput(lockFields(lock))
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
 	return cmd
-}
-
-func (c *cli) showLock(ctx context.Context, client *holdfast.Client, name string) error {
-	records, err := client.Lookup(ctx, name)
-	if err != nil {
-		return lookupError(name, err)
-	}
-	lock := lockview.NewLock(records)
-	if c.json {
-		return printJSON(lock.View())
-	}
-	return writeOutput(lockFields(lock))
 }
 
 // lockFields formats a lock, with a line for each known field.

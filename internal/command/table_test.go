@@ -83,7 +83,6 @@ func TestTimeLeft(t *testing.T) {
 }
 
 func Example_jsonLine() {
-	line, _ := jsonLine(lockview.NewView(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))
-	fmt.Print(string(line))
+	fmt.Print(string(jsonLine(lockview.NewView(holdfast.Record{Name: "a<b\u009b\U000e0001", Token: 1}))))
 	// Output: {"name":"a<b\u009b\udb40\udc01","state":"held","token":1}
 }

@@ -39,11 +39,6 @@ ticket, 69 if the store cannot be reached: it is free after its TTL then.`
 func newRenew(c *cli) *cobra.Command {
 	var ttl time.Duration
 	cmd := c.ticketCommand("renew", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
-		if ttl != 0 {
-			if err := checkTTL(ttl); err != nil {
-				return err
-			}
-		}
 		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{TTL: ttl, NoRenew: true})
 		if err == nil {
 			_, err = lock.HandOver() // to the owner of the ticket
@@ -88,11 +83,9 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 		RunE: func(_ *cobra.Command, args []string) error {
 			ticket, err := readTicket(strings.Join(args, ""), os.Stdin)
 			if err != nil {
-				return c.finalError(context.Background(), err)
+				return err
 			}
-			ctx, stop := interruptContext()
-			defer stop()
-			return c.inspect(ctx, func(client *holdfast.Client) error {
+			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
 				err := do(ctx, client, ticket)
 				if err == nil {
 					return nil
@@ -101,8 +94,8 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 				if errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrLost) {
 					e.code = exitNobody
 				}
-				text := methodName.ReplaceAllString(withoutPrefix(e.err), verb)
-				return &exitError{e.code, errors.New(text), e.hint}
+				e.err = errors.New(methodName.ReplaceAllString(withoutPrefix(e.err), verb))
+				return e
 			})
 		},
 	}

@@ -58,9 +58,7 @@ func newUI(c *cli) *cobra.Command {
 		Example: uiExample,
 		Args:    arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptContext()
-			defer stop()
-			return c.finalError(ctx, u.serve(ctx))
+			return interruptible(u.serve)
 		},
 	}
 	f, o := cmd.Flags(), &u.options
@@ -111,7 +109,7 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.options.Logger = slog.New(slog.NewTextHandler(u.messageWriter(os.Stderr), nil))
+	u.options.Logger = u.logger(os.Stderr, slog.LevelInfo)
 	page, err := lockui.Handler(u.options)
 	if err != nil {
 		return usageError(err, "")
@@ -120,7 +118,7 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.printNotice("the page is at http://%s%s", address, u.options.BasePath)
+	u.notice(os.Stderr, "the page is at http://%s%s", address, u.options.BasePath)
 	<-ctx.Done()
 	stop(uiEndTimeout)
 	return ctx.Err()
@@ -131,19 +129,14 @@ func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, e
 	if err := u.store.checkURLs(); err != nil {
 		return nil, err
 	}
-	names := map[string]int{}
 	for _, rawURL := range u.store.urls {
 		one := stores{urls: []string{rawURL}}
-		client, err := one.openClient(ctx, &holdfast.Config{Logger: u.newLogger(os.Stderr)})
+		client, err := one.openClient(ctx, u.config(os.Stderr))
 		if err != nil {
-			return clients, exitErrorFor(err)
+			return clients, err
 		}
 		clients = append(clients, client)
-		name := publicURL(rawURL)
-		if names[name]++; names[name] > 1 {
-			name += fmt.Sprintf(" (%d)", names[name])
-		}
-		u.options.Stores = append(u.options.Stores, lockui.Store{Name: name, Client: client})
+		u.options.Stores = append(u.options.Stores, lockui.Store{Name: publicURL(rawURL), Client: client})
 	}
 	return clients, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -26,31 +25,16 @@ func newVersion(c *cli) *cobra.Command {
 		Short: "Tell which version this is",
 		Long:  "Version prints the version, the commit it was built from, the version of Go, and\nthe platform.",
 		Args:  arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			if c.json {
-				return c.finalError(cmd.Context(), printJSON(readBuildInfo()))
+				return printJSON(readBuildInfo())
 			}
-			return c.finalError(cmd.Context(), printVersion())
+			return writeOutput(fmt.Appendf(nil, "holdfast version %v\n", readBuildInfo()))
 		},
 	}
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
 	return cmd
 }
-
-// addVersionFlag adds "holdfast --version", which many users try first.
-func (c *cli) addVersionFlag(root *cobra.Command) {
-	var wanted bool
-	root.Flags().BoolVar(&wanted, "version", false, "print the version")
-	otherwise := root.RunE
-	root.RunE = func(cmd *cobra.Command, args []string) error {
-		if wanted {
-			return c.finalError(cmd.Context(), printVersion())
-		}
-		return otherwise(cmd, args)
-	}
-}
-
-func printVersion() error { return writeOutput([]byte(readBuildInfo().String() + "\n")) }
 
 // readBuildInfo returns what the linker has left in the program.
 func readBuildInfo() buildInfo {
@@ -76,13 +60,12 @@ func readBuildInfo() buildInfo {
 }
 
 func (b buildInfo) String() string {
-	words := []string{"holdfast", b.Version}
+	commit := ""
 	if b.Revision != "" {
-		commit := "commit " + b.Revision[:min(12, len(b.Revision))]
-		if b.Modified {
-			commit += " with changes"
-		}
-		words = append(words, "("+commit+")")
+		commit = fmt.Sprintf(" (commit %.12s)", b.Revision)
 	}
-	return fmt.Sprintf("%s %s %s/%s", strings.Join(words, " "), b.Go, b.OS, b.Arch)
+	if b.Modified {
+		commit = fmt.Sprintf(" (commit %.12s with changes)", b.Revision)
+	}
+	return fmt.Sprintf("%s%s %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
 }

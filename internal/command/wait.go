@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockview"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
@@ -38,9 +41,7 @@ func newWait(c *cli) *cobra.Command {
 			if err := c.checkMaxOutage(); err != nil {
 				return err
 			}
-			ctx, stop := interruptContext()
-			defer stop()
-			return c.inspect(ctx, func(client *holdfast.Client) error {
+			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
 				return c.waitFree(ctx, client, args[0], timeout)
 			})
 		},
@@ -51,69 +52,40 @@ func newWait(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout time.Duration) error {
-	var err error
-	if c.verbose {
-		if err = checkFree(ctx, client, name); errors.Is(err, holdfast.ErrHeld) {
-			c.printNotice("%w", err)
-		}
-	}
-	switch timeout {
-	case 0:
-		err = checkFree(ctx, client, name)
-	case waitForever:
-		err = c.lookUntilFree(ctx, client, name)
-	default:
-		limited, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		err = c.lookUntilFree(limited, client, name)
-		if err != nil && limited.Err() != nil {
-			err = checkFree(ctx, client, name) // which returns the holder
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	e := exitErrorFor(err)
-	if e.code == exitBusy {
-		e.hint = "--timeout with more time"
-	}
-	return e
-}
-
 // lookInterval is the time from one look to the next.
 const lookInterval = 250 * time.Millisecond
 
-// lookUntilFree looks at the lock until nobody holds it. It goes on while the store does not
-// answer, for --max-outage, but not if the first request is refused.
-func (c *cli) lookUntilFree(ctx context.Context, client *holdfast.Client, name string) error {
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
-	lastAnswer, answered := time.Now(), false
-	for {
-		err := checkFree(ctx, client, name)
+// waitFree looks at the lock until nobody holds it, for as long as timeout says. It goes on while
+// the store does not answer, for --max-outage, but not if the first request is refused.
+func (c *cli) waitFree(ctx context.Context, client *holdfast.Client, name string, timeout time.Duration) error {
+	var held *holdfast.HeldError
+	began := time.Now()
+	for lastAnswer := began; ; {
+		left := time.Until(began.Add(timeout))
+		if timeout == waitForever {
+			left = math.MaxInt64
+		}
+		records, err := client.Lookup(ctx, name)
 		switch {
-		case errors.Is(err, holdfast.ErrHeld):
-			lastAnswer, answered = time.Now(), true
-		case !errors.Is(err, holdfast.ErrUnavailable), !answered && driver.IsNotApplied(err), time.Since(lastAnswer) > c.maxOutage:
+		case errors.Is(err, holdfast.ErrNotHeld):
+			return nil
+		case err == nil:
+			first := held == nil
+			held = &holdfast.HeldError{Record: lockview.NewLock(records)[0]}
+			if lastAnswer = time.Now(); first && c.verbose && timeout != 0 {
+				c.notice(os.Stderr, "wait for %q: %w", name, held)
+			}
+		case !errors.Is(err, holdfast.ErrUnavailable), held == nil && driver.IsNotApplied(err), time.Since(lastAnswer) > c.maxOutage:
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
+		switch {
+		case left <= 0 && err == nil:
+			return &exitError{exitBusy, fmt.Errorf("wait for %q: %w", name, held), "--timeout with more time"}
+		case left <= 0:
+			return err
+		}
+		if err := retry.Sleep(ctx, min(lookInterval, left)); err != nil {
+			return err
 		}
 	}
-}
-
-// checkFree returns a HeldError if the lock is held.
-func checkFree(ctx context.Context, client *holdfast.Client, name string) error {
-	records, err := client.Lookup(ctx, name)
-	switch {
-	case errors.Is(err, holdfast.ErrNotHeld):
-		return nil
-	case err != nil:
-		return err
-	}
-	return fmt.Errorf("wait for %q: %w", name, &holdfast.HeldError{Record: lockview.NewLock(records)[0]})
 }

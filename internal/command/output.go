@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,23 +13,16 @@ import (
 
 // printJSON writes a value on one line of standard output.
 func printJSON(v any) error {
-	line, err := jsonLine(v)
-	if err != nil {
-		return exitErrorFor(err)
-	}
-	return writeOutput(line)
+	return writeOutput(jsonLine(v))
 }
 
 // jsonLine encodes a value on one line, without a character that a terminal might take for a
 // command.
-func jsonLine(v any) ([]byte, error) {
+func jsonLine(v any) (line []byte) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // names are easier to find
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	var line []byte
+	_ = encoder.Encode(v)        // of texts, numbers and times that JSON can represent
 	for _, r := range text.String() {
 		switch {
 		case r == '\n' || unicode.IsPrint(r):
@@ -40,7 +34,7 @@ func jsonLine(v any) ([]byte, error) {
 			line = fmt.Appendf(line, `\u%04x`, r)
 		}
 	}
-	return line, nil
+	return line
 }
 
 // writeOutput writes data to standard output.
@@ -51,7 +45,10 @@ func writeOutput(data []byte) error {
 	return nil
 }
 
-// An outputFunc is a writer that cannot write less than all.
-type outputFunc func(data []byte) error
+// An output is standard output for cobra, which ignores errors: of help and completions.
+type output struct{ err error }
 
-func (f outputFunc) Write(data []byte) (int, error) { return len(data), f(data) }
+func (o *output) Write(data []byte) (int, error) {
+	o.err = cmp.Or(o.err, writeOutput(data))
+	return len(data), nil
+}
