@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,8 +67,7 @@ func newAcquire(c *cli) *cobra.Command {
 
 func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
-	a.hold.apply(options)
-	lock, err := a.acquireLock(ctx, os.Stderr, client, name, options, &a.hold)
+	lock, err := a.hold.acquire(ctx, client, name, options)
 	if errors.Is(err, holdfast.ErrUnsupported) && !a.hold.shared && a.hold.limit == 0 {
 		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket",
 			client.Guarantees().Store), "holdfast run")

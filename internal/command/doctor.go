@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,8 +42,6 @@ type doctorCommand struct {
 	strict  bool
 	noProbe bool
 	ttl     time.Duration
-
-	onCommandLine bool // the URL is, and not in the environment
 }
 
 func newDoctor(c *cli) *cobra.Command {
@@ -57,11 +52,10 @@ func newDoctor(c *cli) *cobra.Command {
 		Long:    doctorLong,
 		Example: doctorExample,
 		Args:    arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			if err := checkTTL(d.ttl); err != nil {
 				return err
 			}
-			d.onCommandLine = cmd.Flags().Changed("store")
 			return d.inspect(d.examine)
 		},
 	}
@@ -75,9 +69,6 @@ func newDoctor(c *cli) *cobra.Command {
 
 func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client) error {
 	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{TTL: d.ttl, NoProbe: d.noProbe})
-	if d.onCommandLine {
-		findings = append(findings, examinePasswords(d.store.urls)...)
-	}
 	if err := d.printFindings(client.Guarantees().Store, findings); err != nil {
 		return err
 	}
@@ -85,33 +76,6 @@ func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client) er
 		return err
 	}
 	return d.verdict(findings)
-}
-
-// examinePasswords reports passwords in the list of processes.
-func examinePasswords(urls []string) []doctor.Finding {
-	if !slices.ContainsFunc(urls, hasPassword) {
-		return nil
-	}
-	return []doctor.Finding{{Check: "password", Severity: doctor.Warning,
-		Found: "the password in --store can be seen by every user of this host, in the list of processes",
-		Want:  "the URL in the environment", Remedy: "HOLDFAST_STORE=URL holdfast doctor"}}
-}
-
-// hasPassword reports whether there is a password in the URL of a store, or of a node of a quorum.
-func hasPassword(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	query := u.Query()
-	if u.Scheme == "quorum" {
-		return slices.ContainsFunc(query["node"], hasPassword)
-	}
-	_, secret := u.User.Password()
-	for name, values := range query {
-		secret = secret || strings.Contains(name, "password") && values[0] != ""
-	}
-	return secret
 }
 
 func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) error {

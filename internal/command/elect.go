@@ -34,7 +34,8 @@ an object that says who does; GET /healthz answers 200. Without a command, the
 programs that ask are the ones that do the work: nothing stops them. They ask
 before each step, and pass the token on.
 
-Exit code: ` + commandExitCodes
+Exit code: ` + commandExitCodes + `
+   78  the address of --http cannot be listened on`
 
 const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler
   holdfast elect scheduler --store "$LOCKS" --http 127.0.0.1:7071`

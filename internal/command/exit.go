@@ -23,6 +23,7 @@ const (
 	exitUnavailable = 69  // the store cannot be reached, or failed
 	exitOutput      = 74  // standard output, or a file, cannot be written
 	exitBusy        = 75  // another owner holds the lock
+	exitConfig      = 78  // an address cannot be listened on
 	exitLost        = 121 // the lock was lost, and the command was stopped
 	exitUnconfirmed = 122 // the command ended, but the lock was lost before, or may not be free
 	exitCannotRun   = 126 // the command cannot be executed

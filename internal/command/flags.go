@@ -13,27 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/supervise"
 )
-
-// A flagValue is a flag of any type. It implements [pflag.Value].
-type flagValue[T any] struct {
-	value    *T
-	parse    func(text string) (T, error)
-	format   func(T) string // "0" or "" for what the help shows as no default
-	typeName string
-}
-
-func (v *flagValue[T]) Set(text string) error {
-	value, err := v.parse(text)
-	if err == nil {
-		*v.value = value
-	}
-	return err
-}
-
-func (v *flagValue[T]) String() string { return v.format(*v.value) }
-func (v *flagValue[T]) Type() string   { return v.typeName }
 
 var errDuration = errors.New(`want a duration such as "30s", "5m" or "1d"; a number alone is seconds`)
 
@@ -69,43 +49,46 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, errDuration
 }
 
-func formatDuration(d time.Duration) string {
-	if d == 0 {
-		return "0"
-	}
-	return d.String()
-}
-
-// durationVar defines a flag of a duration.
-func durationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
-	*p = value
-	f.Var(&flagValue[time.Duration]{p, parseDuration, formatDuration, "duration"}, name, usage)
+// A durationFlag is a flag of a duration. It implements [pflag.Value].
+type durationFlag struct {
+	value *time.Duration
+	wait  bool // it bounds a wait, and may be waitForever
 }
 
 // waitForever is the value of --wait without a limit.
 const waitForever time.Duration = -1
 
-func parseWait(text string) (time.Duration, error) {
-	if text == "forever" {
-		return waitForever, nil
+func (f durationFlag) Set(text string) (err error) {
+	if f.wait && text == "forever" {
+		*f.value = waitForever
+		return nil
 	}
 	d, err := parseDuration(text)
-	if err != nil || d < 0 {
-		return 0, errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
+	if f.wait && (err != nil || d < 0) {
+		return errors.New(`want a duration such as "30s", "0" or "forever"; a number alone is seconds`)
 	}
-	return d, nil
+	if err == nil {
+		*f.value = d
+	}
+	return err
 }
 
-func formatWait(d time.Duration) string {
-	if d == waitForever {
+func (f durationFlag) String() string {
+	switch {
+	case f.wait && *f.value == waitForever:
 		return "forever"
+	case *f.value == 0:
+		return "0"
 	}
-	return d.String()
+	return f.value.String()
 }
 
-// waitVar defines a flag of how long to wait. What p has is its default.
-func waitVar(f *pflag.FlagSet, p *time.Duration, name, shorthand, usage string) {
-	f.VarP(&flagValue[time.Duration]{p, parseWait, formatWait, "duration"}, name, shorthand, usage)
+func (durationFlag) Type() string { return "duration" }
+
+// durationVar defines a flag of a duration.
+func durationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+	*p = value
+	f.Var(durationFlag{p, false}, name, usage)
 }
 
 // checkTTL refuses a --ttl that no store takes.
@@ -114,29 +97,6 @@ func checkTTL(ttl time.Duration) error {
 		return usageError(fmt.Errorf("TTL %v is not between %v and %v", ttl, driver.MinTTL, driver.MaxTTL), "--ttl 30s")
 	}
 	return nil
-}
-
-var lossPolicies = map[string]supervise.Policy{
-	"kill":   supervise.Kill,
-	"term":   supervise.Term,
-	"ignore": supervise.Ignore,
-}
-
-func parseLossPolicy(text string) (supervise.Policy, error) {
-	value, ok := lossPolicies[text]
-	if !ok {
-		return 0, errors.New("want kill, term or ignore")
-	}
-	return value, nil
-}
-
-func formatLossPolicy(policy supervise.Policy) string {
-	for text, value := range lossPolicies {
-		if value == policy {
-			return text
-		}
-	}
-	return ""
 }
 
 // metaUsage is the help of --meta.

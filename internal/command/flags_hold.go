@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"time"
@@ -19,23 +20,21 @@ type holdFlags struct {
 }
 
 func (h *holdFlags) addTo(f *pflag.FlagSet, waitShorthand, tryShorthand string) {
-	waitVar(f, &h.wait, "wait", waitShorthand, "how long to wait for the lock: a duration, 0\n"+
+	f.VarP(durationFlag{&h.wait, true}, "wait", waitShorthand, "how long to wait for the lock: a duration, 0\n"+
 		"or forever")
 	f.BoolVarP(&h.try, "try", tryShorthand, false, "do not wait for the lock, like --wait 0")
 	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others that do so:\n"+
 		"as a reader, where one without it is a writer")
-	f.Var(&flagValue[int]{&h.limit, parseLimit, strconv.Itoa, "int"}, "limit",
-		"hold the lock together with others, up to `N`\nof them: one of N slots")
+	f.Func("limit", "hold the lock together with others, up to `N`\nof them: one of N slots", h.setLimit)
 }
 
-// parseLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake
-// on a command line: a script that computed it expects to be kept out.
-func parseLimit(text string) (int, error) {
-	value, err := strconv.Atoi(text)
-	if err != nil || value < 1 {
-		return 0, errors.New("want a whole number from 1 on")
+// setLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on a
+// command line: a script that computed it expects to be kept out.
+func (h *holdFlags) setLimit(text string) (err error) {
+	if h.limit, err = strconv.Atoi(text); err != nil || h.limit < 1 {
+		return errors.New("want a whole number from 1 on")
 	}
-	return value, nil
+	return nil
 }
 
 // check refuses flags that exclude each other, and sets try if a single attempt is to be made.
@@ -53,8 +52,16 @@ func (h *holdFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (h *holdFlags) apply(o *holdfast.Options) {
+// acquire acquires a lock with these flags.
+func (h *holdFlags) acquire(ctx context.Context, client *holdfast.Client, name string, o *holdfast.Options) (*holdfast.Lock, error) {
 	o.Shared, o.Limit = h.shared, h.limit
+	if h.try {
+		return client.TryAcquire(ctx, name, o)
+	}
+	if h.wait != waitForever {
+		o.Wait = h.wait
+	}
+	return client.Acquire(ctx, name, o)
 }
 
 // explain returns the error of an acquisition with its exit code.

@@ -24,10 +24,10 @@ func TestSeveralHoldsAreShown(t *testing.T) {
 	})
 	locks := []lockview.Lock{readers, {{Name: "plain", Holder: "h", Limit: 1}}, limited}
 	want := strings.Join([]string{
-		"NAME    HOLDER       TOKEN  AGE  LEFT       WAITING",
-		"config  2 shared: a  1      -    no expiry",
-		"plain   h            -      -    no expiry",
-		"slots   4 of 10: a   5      -    no expiry  5\n",
+		"NAME    HOLDER       AGE  LEFT       WAITING  TOKEN",
+		"config  2 shared: a  -    no expiry           1",
+		"plain   h            -    no expiry           -",
+		"slots   4 of 10: a   -    no expiry  5        5\n",
 	}, "\n")
 	if got := string(formatTable(lockRows(locks), 0)); got != want {
 		t.Errorf("%s, want\n%s", got, want)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,15 +26,35 @@ func (c *cli) logger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// config returns the configuration of a client. It reports what happens to its locks if --verbose
-// is given.
+// announceDelay is how long a command waits before it reports that it waits, without -v.
+const announceDelay = 2 * time.Second
+
+// config returns the configuration of a client. If --verbose is given, it reports what happens to
+// its locks. Also on a terminal, and under CI, it reports whom it waits for.
 func (c *cli) config(w io.Writer) *holdfast.Config {
 	config := &holdfast.Config{MaxOutage: c.maxOutage}
+	delay := announceDelay
 	if c.verbose {
-		config.Logger = c.logger(w, slog.LevelDebug)
+		config.Logger, delay = c.logger(w, slog.LevelDebug), 0
+	} else if !isTerminal(os.Stderr) && !underCI() {
+		return config
+	}
+	var report *time.Timer // of the one lock that a subcommand waits for
+	config.Hooks.Event = func(_ context.Context, e holdfast.Event) {
+		switch e.Kind {
+		case holdfast.EventWaiting:
+			report = time.AfterFunc(delay, func() { c.notice(w, "waiting for %q, which %s", e.Name, holderPhrase(*e.By, "is", "has been")) })
+		case holdfast.EventWaited:
+			report.Stop()
+		}
 	}
 	return config
 }
+
+// underCI reports whether a service for continuous integration runs this process. Such services set
+// CI to true or to a name. A wait without output looks like a hang there. cron sets no such
+// variable, and mails what is on standard error even of a wait that ends well.
+func underCI() bool { return !slices.Contains([]string{"", "0", "false"}, os.Getenv("CI")) }
 
 // inspect runs work with a client. The client holds no lock at the end.
 func (c *cli) inspect(work func(context.Context, *holdfast.Client) error) error {

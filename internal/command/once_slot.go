@@ -23,47 +23,42 @@ type slotFlags struct {
 }
 
 func (s *slotFlags) addTo(f *pflag.FlagSet) {
-	f.Var(&flagValue[cron.Schedule]{&s.schedule, parseSchedule, func(cron.Schedule) string { return "" }, "string"}, "cron",
-		"the `SCHEDULE` of the command as in a crontab:\n"+
-			"five fields, behind TZ=ZONE if it goes by\n"+
-			"another clock; or @daily and the like")
-	f.Var(&flagValue[once.Slot]{&s.slot, parseSlot, func(once.Slot) string { return "" }, "string"}, "slot",
-		"the `SLOT` of this run: START/END, where END\n"+
-			"may be a duration. START tells runs apart,\n"+
-			"and none begins after END")
+	f.Func("cron", "the `SCHEDULE` of the command as in a crontab:\n"+
+		"five fields, behind TZ=ZONE if it goes by\n"+
+		"another clock; or @daily and the like", s.setSchedule)
+	f.Func("slot", "the `SLOT` of this run: START/END, where END\n"+
+		"may be a duration. START tells runs apart,\n"+
+		"and none begins after END", s.setSlot)
 	durationVar(f, &s.every, "every", 0, "how long after the begin of a run there is\n"+
 		"no other")
 }
 
 var errSchedule = errors.New(`want minute, hour, day, month and day of the week, as in "0 3 * * *", or @daily and the like`)
 
-func parseSchedule(text string) (cron.Schedule, error) {
+func (s *slotFlags) setSchedule(text string) (err error) {
 	zone, _, found := strings.Cut(text, " ")
 	if strings.Contains(zone, "TZ=") && !found {
-		return nil, errSchedule // for which the parser panics
+		return errSchedule // for which the parser panics
 	}
-	schedule, err := cron.ParseStandard(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSchedule, err)
+	if s.schedule, err = cron.ParseStandard(text); err != nil {
+		return fmt.Errorf("%w: %w", errSchedule, err)
 	}
-	return schedule, nil
+	return nil
 }
 
-// parseSlot reads "2026-11-28T03:00:00Z/24h", or with the time of the end for the duration.
-func parseSlot(text string) (once.Slot, error) {
+// setSlot reads "2026-11-28T03:00:00Z/24h", or with the time of the end for the duration.
+func (s *slotFlags) setSlot(text string) error {
 	first, last, _ := strings.Cut(text, "/")
 	start, err := time.Parse(time.RFC3339, first)
-	if err == nil {
-		var length time.Duration
-		if length, err = parseDuration(last); err == nil {
-			return once.Slot{Start: start, End: start.Add(length)}, nil
-		}
-		var end time.Time
-		if end, err = time.Parse(time.RFC3339, last); err == nil {
-			return once.Slot{Start: start, End: end}, nil
-		}
+	end, endErr := time.Parse(time.RFC3339, last)
+	if length, lengthErr := parseDuration(last); lengthErr == nil {
+		end, endErr = start.Add(length), nil
 	}
-	return once.Slot{}, errors.New(`want START/END, as in "2026-11-28T03:00:00Z/24h"`)
+	if err != nil || endErr != nil {
+		return errors.New(`want START/END, as in "2026-11-28T03:00:00Z/24h"`)
+	}
+	s.slot = once.Slot{Start: start, End: end}
+	return nil
 }
 
 // check refuses all but one of the flags.

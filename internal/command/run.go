@@ -103,18 +103,16 @@ func newRun(c *cli) *cobra.Command {
 		"if the command ends sooner: at most one run in\n"+
 		"that time")
 	r.conflictCode = exitBusy
-	f.VarP(&flagValue[int]{&r.conflictCode, parseExitCode, strconv.Itoa, "int"}, "conflict-exit-code", "E",
-		"exit `CODE` if the lock could not be\nhad")
+	f.FuncP("conflict-exit-code", "E", "exit `CODE` if the lock could not be\nhad (default 75)", func(text string) error {
+		code, err := strconv.ParseUint(text, 0, 8)
+		if err != nil {
+			return errors.New("want an exit code from 0 to 255")
+		}
+		r.conflictCode = int(code)
+		return nil
+	})
 	r.addFlags(f)
 	return cmd
-}
-
-func parseExitCode(text string) (int, error) {
-	code, err := strconv.ParseUint(text, 0, 8)
-	if err != nil {
-		return 0, errors.New("want an exit code from 0 to 255")
-	}
-	return int(code), nil
 }
 
 // addFlags adds the flags that do not concern how to get the lock.
@@ -125,8 +123,14 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
 		"and 0.5s before it is over, SIGKILL 0.5s\n"+
 		"before; 0 is no limit")
-	f.Var(&flagValue[supervise.Policy]{&r.onLost, parseLossPolicy, formatLossPolicy, "policy"}, "on-lost",
-		"what to do with the command when the lock is\nlost: kill, term or ignore")
+	f.Func("on-lost", "the `POLICY` for the command when the lock is\nlost: kill, term or ignore (default kill)", func(text string) error {
+		policy, ok := map[string]supervise.Policy{"kill": supervise.Kill, "term": supervise.Term, "ignore": supervise.Ignore}[text]
+		if !ok {
+			return errors.New("want kill, term or ignore")
+		}
+		r.onLost = policy
+		return nil
+	})
 	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
 		"(default the lesser of 5s and a sixth of\nthe TTL)")
 	r.meta = metaFlag{}

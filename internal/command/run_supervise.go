@@ -42,11 +42,10 @@ func (r *runCommand) withClient(sup *supervise.Supervisor, path string) *exitErr
 // acquireAndRun acquires the lock, runs the command under it, and gives it back.
 func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
 	options := &holdfast.Options{TTL: r.ttl, MaxHold: r.maxHold, Metadata: r.meta}
-	r.hold.apply(options)
 	if can := client.Guarantees(); r.minHold > 0 && !can.Keep {
 		return exitErrorFor(fmt.Errorf("%w: --min-hold on the %s store, which keeps no names", holdfast.ErrUnsupported, can.Store))
 	}
-	lock, err := r.acquireLock(sup.Context(), sup, client, r.name, options, &r.hold)
+	lock, err := r.hold.acquire(sup.Context(), client, r.name, options)
 	if err != nil {
 		return r.acquireFailed(sup, err)
 	}

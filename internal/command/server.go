@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -36,7 +37,10 @@ func checkAddress(flag, address, example string) error {
 func (c *cli) startServer(ctx context.Context, address string, handler http.Handler) (listensOn net.Addr, stop func(wait time.Duration), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, nil, &exitError{exitUnavailable, err, "another address"}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("another program listens on %s already", address)
+		}
+		return nil, nil, &exitError{exitConfig, err, "another address"}
 	}
 	var open atomic.Int64
 	server := &http.Server{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -28,15 +29,14 @@ func init() { logging.Disable() }
 type stores struct {
 	urls      []string
 	flagGiven bool
-	executed  bool // by the program that lacks the store
-	envEmpty  bool // the environment variable is set, without a URL in it
 }
 
-// checkURLs returns an error if the setting names no store: with the default each host would
-// lock alone. It says how to install the program that has the store in etcd.
+// checkURLs refuses a URL that is empty: with the default instead of it each host would lock alone.
+// It says how to install the program that has the store in etcd.
 func (s *stores) checkURLs() error {
-	if s.envEmpty && !s.flagGiven {
-		return usageError(errors.New("environment variable HOLDFAST_STORE: it is set, but there is no URL in it"), "--store URL, or unset HOLDFAST_STORE")
+	if slices.ContainsFunc(s.urls, func(url string) bool { return strings.TrimSpace(url) == "" }) {
+		return usageError(errors.New("the URL of the store is empty, in --store or HOLDFAST_STORE: is a variable not set?"),
+			"a URL such as redis://host:6379, or file: for locks of this host alone")
 	}
 	if s.needEtcd() {
 		return usageError(errors.New("this program is without the store in etcd, and finds no "+etcdProgram+" beside it or on the PATH"),
@@ -74,12 +74,12 @@ func (s *stores) Set(url string) error {
 	return nil
 }
 
-// SetList takes the value of the environment variable: URLs with spaces between them. An empty
-// list matters only where a store is opened.
+// SetList takes the value of the environment variable: URLs with spaces between them. That there is
+// none matters only where a store is opened.
 func (s *stores) SetList(urls string) error {
-	s.envEmpty = strings.TrimSpace(urls) == ""
-	for url := range strings.FieldsSeq(urls) {
-		_ = s.Set(url) // never fails
+	s.urls = strings.Fields(urls)
+	if len(s.urls) == 0 {
+		s.urls = []string{""}
 	}
 	return nil
 }

@@ -45,20 +45,20 @@ func formatTable(rows [][]string, most int) []byte {
 	return cut.Bytes()
 }
 
-// The columns of a table of locks.
+// The columns of a table of locks. The last ones are cut on a narrow terminal.
 const (
 	nameColumn = iota
 	holderColumn
-	tokenColumn
 	ageColumn
 	leftColumn
 	waitingColumn
+	tokenColumn
 	metadataColumn
 )
 
 // lockRows returns the rows of a table of locks.
 func lockRows(locks []lockview.Lock) [][]string {
-	rows := [][]string{{"NAME", "HOLDER", "TOKEN", "AGE", "LEFT", "WAITING", "METADATA"}}
+	rows := [][]string{{"NAME", "HOLDER", "AGE", "LEFT", "WAITING", "TOKEN", "METADATA"}}
 	for _, lock := range locks {
 		row := recordRow(lock[0])
 		if text := lock.Usage(); text != "" {
@@ -71,8 +71,8 @@ func lockRows(locks []lockview.Lock) [][]string {
 
 func recordRow(rec holdfast.Record) []string {
 	row := []string{
-		lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", "-",
-		lockview.TimeLeft(rec), "", lockview.FormatMetadata(rec.Metadata),
+		lockview.Readable(rec.Name), lockview.Readable(rec.Holder), "-", lockview.TimeLeft(rec),
+		"", "-", lockview.FormatMetadata(rec.Metadata),
 	}
 	switch {
 	case rec.Kept:

@@ -15,9 +15,9 @@ import (
 // without content, and is cut where that is asked for.
 func TestTable(t *testing.T) {
 	locks := []lockview.Lock{{{Name: "a\x1b[2Jb", Holder: "\u202ex"}}, {{Name: "k", Kept: true, Token: 7}}}
-	whole := `NAME       HOLDER   TOKEN  AGE  LEFT
-a\x1b[2Jb  \u202ex  -      -    no expiry
-k          (kept)   7      -    no expiry
+	whole := `NAME       HOLDER   AGE  LEFT       TOKEN
+a\x1b[2Jb  \u202ex  -    no expiry  -
+k          (kept)   -    no expiry  7
 `
 	if got := string(formatTable(lockRows(locks), 0)); got != whole {
 		t.Errorf("%s, want\n%s", got, whole)
@@ -30,6 +30,17 @@ k          (kept)   7      -    no expiry
 				t.Errorf("at %d: %q", width, line)
 			}
 		}
+	}
+}
+
+// A terminal of 80 columns shows who holds a lock with a usual name, and for how long.
+func TestNarrowTerminal(t *testing.T) {
+	locks := []lockview.Lock{{{
+		Name: "invoices/eu-central/42", Holder: "ip-10-0-12-34/123456/VYIU66MM", Token: 1795263959271324, Waiting: 3,
+		Since: time.Now().Add(-time.Minute), Remaining: 25 * time.Second, Metadata: map[string]string{"why": "the monthly run of all invoices"},
+	}}}
+	if got := string(formatTable(lockRows(locks), 79)); !strings.Contains(got, "  1m00s  25s   3  ") {
+		t.Errorf("\n%s", got)
 	}
 }
 

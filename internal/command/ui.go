@@ -32,7 +32,7 @@ is served to this host alone, unless --token-file names a file with a token of
 a proxy admits the right people. There is no TLS: to be reached from elsewhere
 it should be behind a proxy that has it.
 
-Exit code: 69 if the address cannot be listened on.`
+Exit code: 78 if the address cannot be listened on.`
 
 const uiExample = `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break

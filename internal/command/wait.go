@@ -46,8 +46,7 @@ func newWait(c *cli) *cobra.Command {
 			})
 		},
 	}
-	waitVar(cmd.Flags(), &timeout, "timeout", "", "how long to wait: a duration, 0 or\n"+
-		"forever")
+	cmd.Flags().Var(durationFlag{&timeout, true}, "timeout", "how long to wait: a duration, 0 or\nforever")
 	c.addMaxOutage(cmd.Flags())
 	return cmd
 }
