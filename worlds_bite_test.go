@@ -2,10 +2,10 @@ package holdfast_test
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
@@ -18,10 +18,10 @@ func TestWorldsFindBrokenStores(t *testing.T) {
 			t.Parallel()
 			const worlds = 40
 			seed := rand.Uint64() >> 1
-			open := func() driver.Store {
-				s := &brokenStore{Notifier: memstore.New(), ends: map[string]time.Time{}, places: map[string]int64{}}
+			open := func() worldStore {
+				s := &brokenStore{Notifier: memstore.New(), places: map[string]int64{}}
 				brk(s)
-				return s
+				return oneStore{s}
 			}
 			for i := range uint64(worlds) {
 				if violations := runWorld(t, open, seed+i); len(violations) > 0 {
@@ -46,28 +46,12 @@ type brokenStore struct {
 	notices func(name, owner string, token int64, f func(name, owner string, token int64))
 
 	mu     sync.Mutex
-	ends   map[string]time.Time // of each owner, as last requested
-	places map[string]int64     // the tokens of owners that wait
+	places map[string]int64 // the tokens of owners that wait
 }
 
 var brokenStores = map[string]func(*brokenStore){
 	"half of the TTL": func(s *brokenStore) {
 		s.request = func(req *driver.Request) { req.TTL = max(req.TTL/2, driver.MinTTL) }
-	},
-	"a renewal shortens": func(s *brokenStore) {
-		s.renewed = func(req driver.RenewRequest, e *driver.Entry) {
-			end := time.Now().Add(req.TTL)
-			s.mu.Lock()
-			s.ends[req.Owner] = end
-			s.mu.Unlock()
-			time.AfterFunc(req.TTL, func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				if s.ends[req.Owner].Equal(end) {
-					_, _ = s.Notifier.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-				}
-			})
-		}
 	},
 	"a lost hold is renewed": func(s *brokenStore) {
 		s.renewed = func(req driver.RenewRequest, e *driver.Entry) {
@@ -140,28 +124,11 @@ var brokenStores = map[string]func(*brokenStore){
 		s.notices = func(name, owner string, token int64, f func(name, owner string, token int64)) {
 			f(name, owner, token)
 			s.mu.Lock()
-			others := make(map[string]int64)
-			for other, token := range s.places {
-				others[other] = token
-			}
+			others := maps.Clone(s.places)
 			s.mu.Unlock()
 			for other, token := range others {
 				f(name, other, token)
 			}
-		}
-	},
-	"a place does not end": func(s *brokenStore) {
-		s.request = func(req *driver.Request) {
-			if req.Place > 0 {
-				req.Place = time.Hour
-			}
-		}
-		s.release = func(req driver.ReleaseRequest) (bool, error) {
-			entries, err := s.Notifier.Renew(context.Background(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: driver.MinTTL}})
-			if err == nil && entries[0].State == driver.Waiting {
-				return true, nil
-			}
-			return s.Notifier.Release(context.Background(), req)
 		}
 	},
 }

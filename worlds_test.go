@@ -40,45 +40,7 @@ func TestWorlds(t *testing.T) {
 	} else if testing.Short() {
 		worlds = 10
 	}
-	for name, open := range map[string]func() driver.Store{
-		"memory": func() driver.Store { return memstore.New() }, "quorum": func() driver.Store { return newQuorumView() },
-	} {
-		worlds := worlds
-		if name == "quorum" && worlds == 100 {
-			worlds = 20 // Each has thousands of requests to nodes.
-		}
-		t.Run(name, func(t *testing.T) { testWorlds(t, open, worlds, rand.Uint64()>>1) })
-	}
-}
-
-// A quorumView is a quorum of memory stores, as it is for one that no network separates from them.
-type quorumView struct {
-	*quorumstore.Store
-	nodes []driver.Store
-}
-
-func newQuorumView() *quorumView {
-	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
-	return &quorumView{quorumstore.New(nodes, nil), nodes}
-}
-
-// connect returns a store of the same nodes behind a network.
-func (v *quorumView) connect(fault faultstore.Fault) driver.Store {
-	var nodes []driver.Store
-	for _, node := range v.nodes {
-		net := faultstore.Wrap(node)
-		for _, op := range requests {
-			net.Set(op, fault)
-		}
-		nodes = append(nodes, net)
-	}
-	return quorumstore.New(nodes, &quorumstore.Options{Timeout: 300 * ms})
-}
-
-var requests = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break}
-
-// testWorlds runs worlds on stores that open returns, with the seeds from seed on.
-func testWorlds(t *testing.T, open func() driver.Store, worlds int, seed uint64) {
+	seed := rand.Uint64() >> 1
 	if text := os.Getenv("TEST_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -86,34 +48,112 @@ func testWorlds(t *testing.T, open func() driver.Store, worlds int, seed uint64)
 		}
 		worlds = 1
 	}
-	for i := range worlds {
-		seed := seed + uint64(i)
-		if violations := runWorld(t, open, seed); len(violations) > 0 {
-			t.Fatalf("TEST_SEED=%d: %d violations:\n%s", seed, len(violations), strings.Join(violations[:min(len(violations), 5)], "\n"))
-		}
+	for name, open := range map[string]func() worldStore{
+		"memory": func() worldStore { return oneStore{memstore.New()} }, "quorum": newQuorum,
+	} {
+		t.Run(name, func(t *testing.T) {
+			worlds := worlds
+			if name == "quorum" && worlds == 100 {
+				worlds = 20 // Each has thousands of requests to nodes.
+			}
+			for i := range uint64(worlds) {
+				if violations := runWorld(t, open, seed+i); len(violations) > 0 {
+					t.Fatalf("TEST_SEED=%d: %d violations:\n%s", seed+i, len(violations), strings.Join(violations[:min(len(violations), 5)], "\n"))
+				}
+			}
+		})
 	}
+}
+
+// A worldStore is a store without faults. connect returns what a Client of the world sees of it over
+// a network.
+type worldStore interface {
+	driver.Store
+	connect(w *world, fault faultstore.Fault) driver.Store
+}
+
+var requests = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break}
+
+func behind(store driver.Store, fault faultstore.Fault) driver.Store {
+	net := faultstore.Wrap(store)
+	for _, op := range append(requests, faultstore.Notice) {
+		net.Set(op, fault)
+	}
+	return net
+}
+
+type oneStore struct{ driver.Notifier }
+
+func (s oneStore) connect(w *world, fault faultstore.Fault) driver.Store {
+	return behind(observed{s.Notifier, w}, fault)
+}
+
+// An observed store notes how many tokens each entry has, and what is broken, before anybody else
+// can see it.
+type observed struct {
+	driver.Notifier
+	w *world
+}
+
+func (s observed) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	res, err := s.Notifier.Acquire(ctx, req)
+	s.w.names[req.Name].blocks[res.Token] = int64(max(req.Tokens, 1))
+	return res, err
+}
+
+func (s observed) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	records, err := s.Notifier.Break(ctx, name, token)
+	for _, rec := range records {
+		s.w.names[name].broken[rec.Token] = time.Now()
+	}
+	return records, err
+}
+
+// A quorum of memory stores is the same nodes for each Client.
+type quorum struct {
+	driver.Store
+	nodes []driver.Store
+}
+
+func newQuorum() worldStore {
+	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
+	return quorum{quorumstore.New(nodes, nil), nodes}
+}
+
+func (q quorum) connect(_ *world, fault faultstore.Fault) driver.Store {
+	var nodes []driver.Store
+	for _, node := range q.nodes {
+		nodes = append(nodes, behind(node, fault))
+	}
+	return quorumstore.New(nodes, &quorumstore.Options{Timeout: 300 * ms})
 }
 
 // A world is the Clients and goroutines of one store.
 type world struct {
-	store   driver.Store   // without faults
-	opened  []driver.Store // of Clients of a quorum
-	calm    bool           // no request and no notice is lost or late
+	store   worldStore
+	calm    bool // no request and no notice is lost or late
 	clients [4]atomic.Pointer[holdfast.Client]
+	names   map[string]*worldName
 
-	mu         sync.Mutex
-	names      map[string]*worldName
+	mu     sync.Mutex     // guards the fields of names, and
+	stores []driver.Store // that Clients were opened on
+
+	violating  sync.Mutex
 	violations []string
 }
 
 // A worldName is what the world knows of one name.
 type worldName struct {
 	holds               []*worldHold
-	blocks              map[int64]int // how many tokens each entry has, by the first
-	broken              []worldBreak
-	seen                map[int64]bool // the tokens of holds
-	exclusive, greatest int64          // the greatest token of an exclusive hold, and of any
-	waiting, returned   int            // calls of Acquire that are under way, and that have returned
+	blocks              map[int64]int64     // how many tokens each entry has, by the first
+	broken              map[int64]time.Time // the same entries, if they were broken
+	seen                map[int64]bool      // the tokens of holds
+	exclusive, greatest int64               // the greatest token of an exclusive hold, and of any
+	waiting, returned   atomic.Int64        // calls of Acquire that are under way, and that have returned
 }
 
 // A worldHold is a Lock, a LockSet, or a keep.
@@ -127,17 +167,11 @@ type worldHold struct {
 	kept  time.Time // the end of a keep
 }
 
-// A worldBreak is a break of an entry with tokens from first to last.
-type worldBreak struct {
-	first, last int64
-	at          time.Time
-}
-
-func runWorld(t *testing.T, open func() driver.Store, seed uint64) (violations []string) {
+func runWorld(t *testing.T, open func() worldStore, seed uint64) (violations []string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{store: open(), calm: seed%8 == 0, names: map[string]*worldName{}}
 		for _, name := range []string{"a", "b", "c"} {
-			w.names[name] = &worldName{blocks: map[int64]int{}, seen: map[int64]bool{}}
+			w.names[name] = &worldName{blocks: map[int64]int64{}, broken: map[int64]time.Time{}, seen: map[int64]bool{}}
 		}
 		random := rand.New(rand.NewPCG(seed, 0))
 		for i := range w.clients {
@@ -147,7 +181,7 @@ func runWorld(t *testing.T, open func() driver.Store, seed uint64) (violations [
 		over := time.Now().Add(worldSpan)
 		var group sync.WaitGroup
 		for i := range 5 * len(w.clients) {
-			p := &player{world: w, ctx: ctx, client: &w.clients[i%len(w.clients)], Rand: rand.New(rand.NewPCG(seed, uint64(i+1)))}
+			p := &player{w, rand.New(rand.NewPCG(seed, uint64(i+1))), ctx, &w.clients[i%len(w.clients)]}
 			group.Go(func() {
 				for time.Now().Before(over) {
 					p.play()
@@ -162,26 +196,35 @@ func runWorld(t *testing.T, open func() driver.Store, seed uint64) (violations [
 		for i := range w.clients {
 			w.check("Close", w.clients[i].Load().Close(), holdfast.ErrUnavailable, holdfast.ErrLost)
 		}
-		for _, s := range w.opened {
-			w.check("Close of a store", s.Close())
-		}
 		time.Sleep(worldTTL + 3*worldDelay)
 		for rec, err := range w.store.List(context.Background(), "") {
 			w.violate("%v is left behind, %v", rec, err)
 		}
-		w.check("Close of the store", w.store.Close())
+		for _, s := range append(w.stores, w.store) {
+			w.check("Close of a store", s.Close())
+		}
 		violations = w.violations
 	})
 	return violations
 }
 
-func (w *world) violate(format string, args ...any) {
+func (w *world) newClient(random *rand.Rand) *holdfast.Client {
+	fault := networkFault(rand.New(rand.NewPCG(random.Uint64(), 1)))
+	if w.calm {
+		fault = nil
+	}
+	store := w.store.connect(w, fault)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.violateLocked(format, args...)
+	w.stores = append(w.stores, store)
+	return holdfast.New(store, &holdfast.Config{
+		RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: time.Duration(random.IntN(4)) * 100 * ms,
+	})
 }
 
-func (w *world) violateLocked(format string, args ...any) {
+func (w *world) violate(format string, args ...any) {
+	w.violating.Lock()
+	defer w.violating.Unlock()
 	w.violations = append(w.violations, time.Now().Format("04:05.000000 ")+fmt.Sprintf(format, args...))
 }
 
@@ -192,74 +235,47 @@ func (w *world) check(call string, err error, allowed ...error) {
 	}
 }
 
-func (w *world) newClient(random *rand.Rand) *holdfast.Client {
-	fault := networkFault(rand.New(rand.NewPCG(random.Uint64(), 1)))
-	if w.calm {
-		fault = nil
-	}
-	config := &holdfast.Config{RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: time.Duration(random.IntN(4)) * 100 * ms}
-	if quorum, ok := w.store.(*quorumView); ok {
-		store := quorum.connect(fault)
-		w.mu.Lock()
-		w.opened = append(w.opened, store)
-		w.mu.Unlock()
-		return holdfast.New(store, config)
-	}
-	net := faultstore.Wrap(observed{w.store.(driver.Notifier), w})
-	for _, op := range append(requests, faultstore.Notice) {
-		net.Set(op, fault)
-	}
-	return holdfast.New(net, config)
-}
-
-// watch looks whether a name is free though somebody waits, until ended is closed or the world must
-// be over.
+// watch looks whether a name is free though somebody waits and nobody is served, until ended is
+// closed or the world must be over.
 func (w *world) watch(ended <-chan struct{}, last time.Time) {
-	type free struct {
-		since    time.Time
-		returned int
-	}
-	names := map[string]free{}
+	const step = 500 * ms
+	free, returned := map[string]time.Duration{}, map[string]int64{}
 	for time.Now().Before(last) {
 		select {
 		case <-ended:
 			return
-		case <-time.After(500 * ms):
+		case <-time.After(step):
 		}
 		for name, n := range w.names {
 			records, err := w.store.Lookup(context.Background(), name)
-			if w.store.Guarantees().Queue { // A quorum may be divided for a moment.
-				w.check("Lookup", err)
+			waiting, before := n.waiting.Load(), returned[name]
+			returned[name] = n.returned.Load()
+			if free[name] += step; len(records) > 0 || err != nil || waiting == 0 || returned[name] != before {
+				free[name] = 0
 			}
-			w.mu.Lock()
-			if f := names[name]; f.since.IsZero() || len(records) > 0 || err != nil || n.waiting == 0 || f.returned != n.returned {
-				names[name] = free{time.Now(), n.returned}
-			} else if time.Since(f.since) > worldStuck {
-				w.violateLocked("%d wait for %q, which is free since %v", n.waiting, name, f.since)
-				names[name] = free{last, n.returned}
+			if free[name] == worldStuck {
+				w.violate("%d wait for %q, which is free for %v", waiting, name, worldStuck)
 			}
-			w.mu.Unlock()
 		}
 	}
 	text := make([]byte, 1<<20)
 	w.violate("some call does not return:\n%s", text[:runtime.Stack(text, true)])
 }
 
-// believes reports whether somebody relies on a hold that was not broken.
-func (n *worldName) believes(h *worldHold) bool {
-	if _, broken := n.brokenAt(h.token); broken {
-		return false
-	}
-	return time.Now().Before(h.kept) || h.handle != nil && h.handle.Err() == nil
-}
-
+// brokenAt returns when the entry that has the token was broken.
 func (n *worldName) brokenAt(token int64) (time.Time, bool) {
-	for _, b := range n.broken {
-		if b.first <= token && token <= b.last {
-			return b.at, true
+	for first, at := range n.broken {
+		if first <= token && token < first+n.blocks[first] {
+			return at, true
 		}
 	}
 	return time.Time{}, false
+}
+
+// believes reports whether somebody relies on a hold that was not broken.
+func (n *worldName) believes(h *worldHold) bool {
+	_, broken := n.brokenAt(h.token)
+	return !broken && (time.Now().Before(h.kept) || h.handle != nil && h.handle.Err() == nil)
 }
 
 // begin records a hold or a keep, and looks whether it is one too many.
@@ -273,7 +289,7 @@ func (w *world) begin(name string, h *worldHold) {
 	if !n.seen[h.token] {
 		n.seen[h.token] = true
 		if h.token <= n.exclusive || h.limit <= 1 && h.token <= n.greatest {
-			w.violateLocked("%q: token %d (limit %d) after %d and, of an exclusive hold, %d", name, h.token, h.limit, n.greatest, n.exclusive)
+			w.violate("%q: token %d (limit %d) after %d and, of an exclusive hold, %d", name, h.token, h.limit, n.greatest, n.exclusive)
 		}
 		n.greatest = max(n.greatest, h.token)
 		if h.limit <= 1 {
@@ -286,7 +302,7 @@ func (w *world) begin(name string, h *worldHold) {
 		limit, tokens[other.token] = min(limit, other.limit), other.limit
 	}
 	if len(tokens) > max(limit, 1) {
-		w.violateLocked("%q is held too often, limits by token: %v", name, tokens)
+		w.violate("%q is held too often, limits by token: %v", name, tokens)
 	}
 }
 
@@ -296,36 +312,11 @@ func (w *world) end(name string, h *worldHold) {
 	defer w.mu.Unlock()
 	at, broken := w.names[name].brokenAt(h.token)
 	if late := h.handle.Deadline().Sub(at); broken && late > worldTTL {
-		w.violateLocked("%q: token %d was broken, and renewed until %v later", name, h.token, late)
+		w.violate("%q: token %d was broken, and renewed until %v later", name, h.token, late)
 	}
 	if lost := (*holdfast.LostError)(nil); w.calm && !broken && errors.As(h.handle.Err(), &lost) && lost.Token == h.token && lost.Reason == holdfast.ErrTaken {
-		w.violateLocked("%v, though nothing has failed", lost)
+		w.violate("%v, though nothing has failed", lost)
 	}
-}
-
-// An observed store notes the tokens of each entry, and what is broken.
-type observed struct {
-	driver.Notifier
-	w *world
-}
-
-func (s observed) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	res, err := s.Notifier.Acquire(ctx, req)
-	s.w.names[req.Name].blocks[res.Token] = req.Tokens
-	return res, err
-}
-
-func (s observed) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	records, err := s.Notifier.Break(ctx, name, token)
-	n := s.w.names[name]
-	for _, rec := range records {
-		n.broken = append(n.broken, worldBreak{rec.Token, rec.Token + int64(max(n.blocks[rec.Token], 1)) - 1, time.Now()})
-	}
-	return records, err
 }
 
 // networkFault has requests get lost, be refused, come late, come twice, or lose their reply, and
@@ -336,7 +327,8 @@ func networkFault(random *rand.Rand) faultstore.Fault {
 		mu.Lock()
 		fate, delay := random.IntN(50), time.Duration(random.Int64N(int64(worldDelay)))
 		mu.Unlock()
-		if op == faultstore.Notice {
+		switch {
+		case op == faultstore.Notice:
 			if fate < 20 {
 				time.AfterFunc(delay, apply)
 			}
@@ -344,26 +336,18 @@ func networkFault(random *rand.Rand) faultstore.Fault {
 				apply()
 			}
 			return nil
-		}
-		switch {
 		case fate == 0:
 			return faultstore.Refuse(ctx, op, apply)
 		case fate == 1:
 			return faultstore.Hang(ctx, op, apply)
 		case fate == 2:
 			return faultstore.LoseReply(ctx, op, apply)
-		case fate < 6: // The request is late, or its reply.
+		case fate == 3: // The reply is late.
+			apply()
+			return answersIn(delay)(ctx, op, func() {})
+		case fate < 6: // The request is late.
 			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if fate == 3 {
-					apply()
-				}
-				time.Sleep(delay)
-				if fate != 3 {
-					apply()
-				}
-			}()
+			time.AfterFunc(delay, func() { apply(); close(done) })
 			select {
 			case <-done:
 				return nil
@@ -470,11 +454,7 @@ func (p *player) play() {
 		}
 	case verb < 22:
 		err := c.Do(ctx, name, o, func(ctx context.Context) error {
-			lock := holdfast.FromContext(ctx)
-			h := &worldHold{handle: lock, token: lock.Token(), limit: limitOf(o)}
-			p.begin(name, h)
-			p.sleep(2*time.Second, ctx)
-			p.end(name, h)
+			p.end(name, p.use(name, o, holdfast.FromContext(ctx)))
 			return nil
 		})
 		p.check("Do", err, slices.Concat(acquireErrs, holdErrs)...)
@@ -490,10 +470,10 @@ func (p *player) play() {
 // hold acquires a lock, holds it for a while, and gives it up in one of the ways there are.
 func (p *player) hold(name string, o *holdfast.Options, acquire func() (*holdfast.Lock, error)) {
 	n, began := p.names[name], time.Now()
-	p.count(&n.waiting, 1)
+	n.waiting.Add(1)
 	lock, err := acquire()
-	p.count(&n.waiting, -1)
-	p.count(&n.returned, 1)
+	n.waiting.Add(-1)
+	n.returned.Add(1)
 	p.check("Acquire", err, acquireErrs...)
 	if took := time.Since(began); o.Wait > 0 && took > o.Wait+time.Second {
 		p.violate("a Wait of %v took %v", o.Wait, took)
@@ -501,13 +481,7 @@ func (p *player) hold(name string, o *holdfast.Options, acquire func() (*holdfas
 	if err != nil {
 		return
 	}
-	h := &worldHold{handle: lock, token: lock.Token(), limit: limitOf(o)}
-	p.begin(name, h)
-	p.sleep(3*time.Second, lock.Context())
-	if p.one(3) {
-		p.check("Extend", lock.Extend(p.ctx, time.Duration(1+p.IntN(int(worldTTL/ms)/10))*10*ms), holdErrs...)
-		p.sleep(3*time.Second, lock.Context())
-	}
+	h := p.use(name, o, lock)
 	defer p.end(name, h)
 	switch way := p.IntN(10); {
 	case way == 0 && o.NoRenew && !o.Reentrant: // It expires.
@@ -527,8 +501,7 @@ func (p *player) hold(name string, o *holdfast.Options, acquire func() (*holdfas
 		p.sleep(time.Second, p.ctx)
 		lock, err = p.clients[p.IntN(len(p.clients))].Load().Adopt(p.ctx, ticket, nil)
 		if p.check("Adopt", err, askErrs...); err == nil {
-			p.begin(name, &worldHold{handle: lock, token: lock.Token(), limit: h.limit})
-			p.sleep(2*time.Second, lock.Context())
+			p.use(name, o, lock)
 			p.check("Release after Adopt", lock.Release(), holdErrs...)
 		}
 	default:
@@ -536,8 +509,14 @@ func (p *player) hold(name string, o *holdfast.Options, acquire func() (*holdfas
 	}
 }
 
-func (w *world) count(n *int, by int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	*n += by
+// use relies on a lock for a while, and may extend it.
+func (p *player) use(name string, o *holdfast.Options, lock *holdfast.Lock) *worldHold {
+	h := &worldHold{handle: lock, token: lock.Token(), limit: limitOf(o)}
+	p.begin(name, h)
+	p.sleep(3*time.Second, lock.Context())
+	if p.one(3) {
+		p.check("Extend", lock.Extend(p.ctx, time.Duration(1+p.IntN(int(worldTTL/ms)/10))*10*ms), holdErrs...)
+		p.sleep(3*time.Second, lock.Context())
+	}
+	return h
 }
