@@ -30,10 +30,7 @@ func atOnce(calls ...func()) {
 // Each end of a hold checks and acts in one step: of two calls at the same moment that give a hold
 // away, or keep its name, one has succeeded, and no other handle of the hold is left then.
 func TestTwoEndsAtOnce(t *testing.T) {
-	rounds := 2000
-	if testing.Short() {
-		rounds = 300
-	}
+	const rounds = 2000
 	o := &holdfast.Options{Reentrant: true, Detached: true}
 	keep := func(_ *holdfast.Client, lock *holdfast.Lock) (*holdfast.Lock, error) {
 		return nil, lock.ReleaseKeep(time.Hour)

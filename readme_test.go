@@ -2,36 +2,12 @@ package holdfast_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// Every test that the documentation names exists.
-func TestDocumentationNamesTests(t *testing.T) {
-	tests, err := exec.Command("git", "grep", "-hoE", "^func (Test|Fuzz)[A-Za-z0-9_]+").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]+)`").FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(string(tests), "func "+name[1]+"\n") {
-				t.Errorf("%s names %s, which does not exist", page, name[1])
-			}
-		}
-	}
-}
 
 // TestLinks: each link of the documentation within the repository leads to a
 // file, and to a heading of it if it names one.

@@ -237,15 +237,7 @@ func TestRenewalLeavesTimeForOthers(t *testing.T) {
 func TestShortTTLsDoNotCostLongOnes(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		store.Set(faultstore.Renew, func(ctx context.Context, op faultstore.Op, apply func()) error {
-			select {
-			case <-time.After(120 * ms):
-				apply()
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		store.Set(faultstore.Renew, answersIn(120*ms))
 		long := acquire(t, c, "long", &holdfast.Options{TTL: 30 * time.Second})
 		first := acquire(t, c, "short", &holdfast.Options{TTL: 400 * ms})
 		for i := range 8000 { // forty seconds

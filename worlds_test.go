@@ -37,8 +37,6 @@ func TestWorlds(t *testing.T) {
 	worlds := 100
 	if os.Getenv("TEST_WHOLE") != "" {
 		worlds = 1000
-	} else if testing.Short() {
-		worlds = 10
 	}
 	seed := rand.Uint64() >> 1
 	if text := os.Getenv("TEST_SEED"); text != "" {

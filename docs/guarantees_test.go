@@ -12,7 +12,7 @@ import (
 // TestNamedTestsExist checks that every test and every drivertest case that the
 // documents name as proof is there.
 func TestNamedTestsExist(t *testing.T) {
-	function, testCase := regexp.MustCompile(`(?m)^func (Test\w+)\(`), regexp.MustCompile(`(?m)^\t\{"([a-z-]+)", `)
+	function, testCase := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`), regexp.MustCompile(`(?m)^\t\{"([a-z-]+)", `)
 	themeOf := regexp.MustCompile(`(?ms)^var (\w+)Cases = (.*?)^}`)
 	tests, cases := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func TestNamedTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`(Test\\w+)")
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)")
 	group := regexp.MustCompile("`drivertest`: ([a-z/-]+(?:, [a-z/-]+)*)")
 	n := 0
 	for _, page := range append(pages, "../README.md") {

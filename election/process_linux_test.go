@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/hostclock"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
@@ -40,7 +39,7 @@ func roleCandidate(args []string) error {
 	e := election.New(locks, "office", &election.Options{TTL: processTTL})
 	err = e.Run(ctx, func(ctx context.Context, term election.Term) error {
 		for {
-			at := hostTime() // before the look: it was valid then, if it is now
+			at := hostclock.Now() // before the look: it was valid then, if it is now
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -52,15 +51,6 @@ func roleCandidate(args []string) error {
 		return nil
 	}
 	return err
-}
-
-// hostTime is a clock that all processes of the host share.
-func hostTime() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err)
-	}
-	return time.Duration(now.Nano())
 }
 
 // TestNoTwoTermsAreValid kills, stops and cuts off the leader, again and again,
@@ -173,11 +163,11 @@ func (r *race) depose(fault string) time.Duration {
 	r.t.Helper()
 	storetest.Eventually(r.t, "somebody leads", func() bool {
 		_, term := r.newest()
-		return term.last > hostTime()-processTTL/10
+		return term.last > hostclock.Now()-processTTL/10
 	})
 	token, term := r.newest()
 	leader := r.candidates[term.leader]
-	began := hostTime()
+	began := hostclock.Now()
 	mend := r.harm(leader, term.leader, fault)
 	var next span
 	storetest.Eventually(r.t, "another leads after "+fault, func() bool {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
@@ -82,38 +81,6 @@ func leading(t *testing.T, watcher *election.Election, candidates map[string]*el
 			t.Errorf("%s: Leading: %+v, %v", name, term, leads)
 		}
 	}
-}
-
-// TestBrokenLockEndsTheTerm: on every store, a leader whose lock is broken by force is
-// deposed by its next renewal, with the reason.
-func TestBrokenLockEndsTheTerm(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		locks := s.Open(t, nil)
-		deposed := make(chan error, 16)
-		elected := make(chan election.Term, 16)
-		e := election.New(locks, "office", &election.Options{
-			TTL:     time.Second,
-			Elected: func(term election.Term) { elected <- term },
-			Deposed: func(_ election.Term, reason error) { deposed <- reason },
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx, until) }()
-		first := receive(t, elected)
-		if _, err := s.Open(t, nil).Break(ctx, "office", 0); err != nil {
-			t.Fatal(err)
-		}
-		if reason := receive(t, deposed); !errors.Is(reason, holdfast.ErrLost) {
-			t.Errorf("deposed: %v", reason)
-		}
-		if again := receive(t, elected); again.Token <= first.Token {
-			t.Errorf("token %d after %d", again.Token, first.Token)
-		}
-		cancel()
-		if err := receive(t, ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
 }
 
 func receive[T any](t *testing.T, from <-chan T) T {

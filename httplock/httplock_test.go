@@ -89,29 +89,6 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// TestLossEndsTheRequest: the context of a request ends when its lock is lost,
-// and Failed is called.
-func TestLossEndsTheRequest(t *testing.T) {
-	store := memstore.New()
-	defer store.Close()
-	locks := holdfast.New(store, nil)
-	defer locks.Close()
-	failed := make(chan error, 1)
-	url := serve(t, locks, &httplock.Options{Failed: func(_ *http.Request, err error) { failed <- err }}, func(w http.ResponseWriter, r *http.Request) {
-		if _, err := locks.Break(r.Context(), "a", 0); err != nil {
-			t.Error(err)
-		}
-		<-r.Context().Done()
-		if cause := context.Cause(r.Context()); !errors.Is(cause, holdfast.ErrLost) {
-			t.Errorf("cause: %v", cause)
-		}
-	})
-	get(t, url+"/a")
-	if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("Failed: %v", err)
-	}
-}
-
 // TestRefusals: a key that cannot be locked is the fault of the request, options
 // that cannot are ours; and Retry-After is honest.
 func TestRefusals(t *testing.T) {

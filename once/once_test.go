@@ -156,33 +156,6 @@ func TestMissedSlot(t *testing.T) {
 	})
 }
 
-// TestLostLockIsNotDone: a run whose lock was lost fails with that error, its context ends, and it
-// does not count, whatever it returns.
-func TestLostLockIsNotDone(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		ctx := t.Context()
-		locks, other := storetest.Client(t, store, "a"), storetest.Client(t, store, "b")
-		result, err := once.Do(ctx, locks, "job", nil, func(ctx context.Context) error {
-			if holdfast.FromContext(ctx).Token() == 0 {
-				t.Error("no token")
-			}
-			if _, err := other.Break(ctx, "job", 0); err != nil {
-				t.Error(err)
-			}
-			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), holdfast.ErrLost) {
-				t.Errorf("cause: %v", context.Cause(ctx))
-			}
-			return nil
-		})
-		if result.Verdict != once.Ran || !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("%v, %v; want ErrLost", result, err)
-		}
-		result, err = once.Do(ctx, other, "job", nil, nothing)
-		want(t, once.Ran, result, err)
-	})
-}
-
 // TestContextOfTheCaller ends the work, and success counts all the same.
 func TestContextOfTheCaller(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/ratelimit"
 )
@@ -43,11 +44,7 @@ func TestSlowRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := faultstore.Wrap(memstore.New())
-				defer store.Close()
-				a := holdfast.New(store, nil)
-				defer a.Close()
-				b := holdfast.New(store.Store, nil)
-				defer b.Close()
+				a, b := storetest.Client(t, store, ""), storetest.Client(t, store.Store, "")
 				store.Once(faultstore.Release, fault)
 				var passed []time.Time
 				var mu sync.Mutex
@@ -85,10 +82,7 @@ func TestEdge(t *testing.T) {
 		t.Run(took.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := faultstore.Wrap(memstore.New())
-				defer store.Close()
-				locks, other := holdfast.New(store, nil), holdfast.New(store.Store, nil)
-				defer locks.Close()
-				defer other.Close()
+				locks, other := storetest.Client(t, store, ""), storetest.Client(t, store.Store, "")
 				store.Once(faultstore.Release, slow(always(0), always(took)))
 				err := ratelimit.New(locks, 1, window).Take(t.Context(), "key")
 				passed := time.Now()
@@ -119,10 +113,7 @@ func TestEdge(t *testing.T) {
 func TestLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.Wrap(memstore.New())
-		defer store.Close()
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
-		limit := ratelimit.New(locks, 10, time.Second)
+		limit := ratelimit.New(storetest.Client(t, store, ""), 10, time.Second)
 		const took = 700 * time.Millisecond
 		store.Set(faultstore.Release, slow(always(0), always(took)))
 		var limited *ratelimit.LimitError
@@ -154,46 +145,18 @@ func TestSlowReleases(t *testing.T) {
 		for _, took := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				store := faultstore.Wrap(memstore.New())
-				defer store.Close()
 				store.Set(faultstore.Acquire, slow(always(time.Millisecond), always(time.Millisecond)))
 				store.Set(faultstore.Release, slow(always(0), always(took)))
-				locks := holdfast.New(store, nil)
-				defer locks.Close()
-				limit := ratelimit.New(locks, n, time.Second)
-				var mu sync.Mutex
-				var passed []time.Time
-				var group sync.WaitGroup
-				for range 10 {
-					group.Go(func() {
-						for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
-							if err := limit.Take(t.Context(), "key"); err == nil {
-								mu.Lock()
-								passed = append(passed, time.Now())
-								mu.Unlock()
-							} else if !errors.Is(err, ratelimit.ErrLimited) {
-								t.Error(err)
-							}
-						}
-					})
-				}
-				group.Wait()
+				limit := ratelimit.New(storetest.Client(t, store, ""), n, time.Second)
+				callers := slices.Repeat([]*ratelimit.Limiter{limit}, 10)
+				passed := callBy(t, callers, time.Minute, 10*time.Millisecond, func(limit *ratelimit.Limiter) error {
+					return limit.Take(t.Context(), "key")
+				})
 				apart(t, passed, n, time.Second)
 				if got, want := len(passed), int(60*float64(n)/(1+2.2*took.Seconds()))*8/10; got < want {
 					t.Errorf("n %d, releases of %v: %d passed, want %d at least", n, took, got, want)
 				}
 			})
-		}
-	}
-}
-
-// apart checks that of calls which passed at these moments no window has more
-// than n.
-func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
-	t.Helper()
-	slices.SortFunc(passed, time.Time.Compare)
-	for i := n; i < len(passed); i++ {
-		if gap := passed[i].Sub(passed[i-n]); gap < window {
-			t.Errorf("%d calls passed within %v, the window is %v", n+1, gap, window)
 		}
 	}
 }
@@ -219,7 +182,6 @@ func TestLatency(t *testing.T) {
 // fifty answers is lost.
 func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Duration) {
 	store := faultstore.Wrap(memstore.New())
-	defer store.Close()
 	delay := slow(upTo(latency), upTo(latency))
 	for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Release} {
 		store.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
@@ -230,32 +192,20 @@ func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Dur
 			return err
 		})
 	}
-	var mu sync.Mutex
-	var passed []time.Time
-	var group sync.WaitGroup
+	var limits []*ratelimit.Limiter
 	for range 6 {
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
-		limit := ratelimit.New(locks, n, window)
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), length)
-			defer cancel()
-			for ctx.Err() == nil {
-				err := limit.Wait(ctx, "key")
-				switch {
-				case err == nil:
-					mu.Lock()
-					passed = append(passed, time.Now())
-					mu.Unlock()
-				case ctx.Err() == nil && !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
-					t.Error(err)
-				default:
-					time.Sleep(10 * time.Millisecond)
-				}
-			}
-		})
+		limits = append(limits, ratelimit.New(storetest.Client(t, store, ""), n, window))
 	}
-	group.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	passed := callBy(t, limits, length, 0, func(limit *ratelimit.Limiter) error {
+		err := limit.Wait(ctx, "key")
+		if ctx.Err() != nil || errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
+			time.Sleep(10 * time.Millisecond)
+			return ratelimit.ErrLimited
+		}
+		return err
+	})
 	apart(t, passed, n, window)
 	// A place is taken for a window and what the requests about it take.
 	most := float64(n) * float64(length) / float64(window)

@@ -22,7 +22,15 @@ import (
 func TestSlidingWindow(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7} {
 		synctest.Test(t, func(t *testing.T) {
-			passed, window := offer(t, n, 100*time.Millisecond, 10*time.Second)
+			const window = 100 * time.Millisecond
+			store := memstore.New()
+			var limits []*ratelimit.Limiter
+			for range 3 {
+				limits = append(limits, ratelimit.New(storetest.Client(t, store, ""), n, window))
+			}
+			passed := callBy(t, limits, 10*time.Second, 3*time.Millisecond, func(limit *ratelimit.Limiter) error {
+				return limit.Take(t.Context(), "key")
+			})
 			if got, want := len(passed), 100*n; got < want*98/100 || got >= want+n {
 				t.Errorf("%d passed, want %d", got, want)
 			}
@@ -31,23 +39,18 @@ func TestSlidingWindow(t *testing.T) {
 	}
 }
 
-// offer makes 1000 calls a second, by three replicas, and returns when calls
-// passed.
-func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time.Duration) {
-	store := memstore.New()
-	defer store.Close()
+// callBy calls by each Limiter again and again, with a pause between, and returns when calls passed.
+// An error of call other than ErrLimited fails the test.
+func callBy(
+	t *testing.T, limits []*ratelimit.Limiter, length, pause time.Duration, call func(*ratelimit.Limiter) error,
+) (passed []time.Time) {
 	var mu sync.Mutex
-	var passed []time.Time
 	var group sync.WaitGroup
-	for i := range 3 {
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
-		limit := ratelimit.New(locks, n, window)
+	for i, limit := range limits {
 		group.Go(func() {
 			time.Sleep(time.Duration(i) * time.Millisecond)
-			for began := time.Now(); time.Since(began) < length; time.Sleep(3 * time.Millisecond) {
-				err := limit.Take(t.Context(), "key")
-				if err == nil {
+			for began := time.Now(); time.Since(began) < length; time.Sleep(pause) {
+				if err := call(limit); err == nil {
 					mu.Lock()
 					passed = append(passed, time.Now())
 					mu.Unlock()
@@ -58,7 +61,19 @@ func offer(t *testing.T, n int, window, length time.Duration) ([]time.Time, time
 		})
 	}
 	group.Wait()
-	return passed, window
+	return passed
+}
+
+// apart checks that of calls which passed at these moments no window has more
+// than n.
+func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
+	t.Helper()
+	slices.SortFunc(passed, time.Time.Compare)
+	for i := n; i < len(passed); i++ {
+		if gap := passed[i].Sub(passed[i-n]); gap < window {
+			t.Errorf("%d calls passed within %v, the window is %v", n+1, gap, window)
+		}
+	}
 }
 
 // TestEachStore: on every store, replicas that call all the time do not pass more
@@ -120,10 +135,7 @@ func TestEachStore(t *testing.T) {
 // TestKeysAreApart: keys do not share places, and RetryAfter is when a place is free.
 func TestKeysAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, store := t.Context(), memstore.New()
-		defer store.Close()
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
+		ctx, locks := t.Context(), storetest.Client(t, memstore.New(), "")
 		limit := ratelimit.New(locks, 2, time.Minute)
 		for range 2 {
 			for _, key := range []string{"a", "b"} {
@@ -147,10 +159,7 @@ func TestKeysAreApart(t *testing.T) {
 // TestWait: all waiters are served, no faster than allowed, and a wait ends with ctx.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		defer store.Close()
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
+		locks := storetest.Client(t, memstore.New(), "")
 		limit := ratelimit.New(locks, 2, time.Second)
 		var mu sync.Mutex
 		var passed []time.Time
@@ -212,8 +221,7 @@ func TestUnconfirmedRelease(t *testing.T) {
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), faultstore.Wrap(memstore.New())
-		locks := holdfast.New(store, nil)
-		defer locks.Close()
+		locks := storetest.Client(t, store, "")
 		for _, limit := range []*ratelimit.Limiter{
 			ratelimit.New(nil, 1, time.Minute),
 			ratelimit.New(locks, 0, time.Minute),
@@ -244,8 +252,7 @@ func (f forgetful) Guarantees() driver.Guarantees {
 
 // TestUnsupported: a store that cannot keep names is refused before anything is taken, each time.
 func TestUnsupported(t *testing.T) {
-	locks := holdfast.New(forgetful{memstore.New()}, nil)
-	defer locks.Close()
+	locks := storetest.Client(t, forgetful{memstore.New()}, "")
 	for range 2 {
 		err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
 		if !errors.Is(err, holdfast.ErrUnsupported) || errors.Is(err, ratelimit.ErrLimited) {
