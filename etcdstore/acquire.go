@@ -69,11 +69,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case a.anyway:
 			ttl = req.Place
 		case !a.isHold:
-			holds, err := s.publish(ctx, queue{records: a.queue.records[:1]})
-			if err == nil {
-				res.Held, res.Held.Waiting = holds[0], a.queue.waiting()
-			}
-			return res, err
+			return driver.Result{Held: a.queue.records[0].public(a.queue.waiting())}, nil
 		}
 		a.lasts = time.Now().Add(ttl)
 		if a.lease, err = s.leaseFor(ctx, ttl, own); err != nil {
@@ -99,7 +95,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 
 // makeEntry sends one transaction. It returns the token of the entry, or 0 if it has made none.
 func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err error) {
-	rec := record{Base: a.lease.base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
+	base, err := s.readBase(ctx)
+	if err != nil {
+		return 0, driver.NotApplied(err)
+	}
+	rec := record{Base: base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
 	var ops []clientv3.Op
 	if a.Floor > 0 || a.last > 0 {
 		counters, err := s.leaseFor(ctx, countersLast, "")
@@ -187,11 +187,11 @@ func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err
 	}
 	// Somebody may have deleted all keys of the prefix: there is no epoch then, and another base.
 	epoch, base := resp.Responses[2].GetResponseRange().Kvs, resp.Responses[3].GetResponseRange().Kvs
-	if len(base) == 0 || string(base[0].Value) != strconv.FormatInt(a.lease.base, 10) {
-		s.replace(a.lease)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(base) == 0 || string(base[0].Value) != strconv.FormatInt(s.base, 10) {
+		s.base = 0
+	}
 	if a.lease.epoch = 0; len(epoch) > 0 {
 		a.lease.epoch = epoch[0].ModRevision
 	}

@@ -27,18 +27,15 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	return s.publish(ctx, q)
 }
 
-// pageSize is how many entries of a listing are read in one request.
-const pageSize = 500
-
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		kvs, err := s.readEntries(ctx, prefix)
 		var queues []queue
+		kvs, err := s.readEntries(ctx, prefix)
 		for len(kvs) > 0 {
-			n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
-			if n < 0 {
-				n = len(kvs)
+			n := 1
+			for n < len(kvs) && bytes.Equal(nameOf(kvs[n]), nameOf(kvs[0])) {
+				n++
 			}
 			slices.SortFunc(kvs[:n], func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
 			q, corrupt := s.decodeQueue(kvs[:n], 0)
@@ -65,32 +62,20 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // readEntries reads the keys of all entries of the names that begin with prefix.
-func (s *Store) readEntries(ctx context.Context, prefix string) (kvs []*mvccpb.KeyValue, err error) {
-	var revision int64
-	begin := s.prefix + "lock/" + prefix
-	end := clientv3.GetPrefixRangeEnd(begin)
-	for more := true; more; {
-		pageCtx, cancel, err := s.begin(ctx, "all")
-		if err != nil {
-			return nil, err
-		}
-		responses, last, err := s.do(pageCtx, clientv3.OpGet(begin, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision)))
-		if cancel(); err != nil {
-			return nil, err
-		}
-		page := responses[0].GetResponseRange()
-		kvs, more, revision = append(kvs, page.Kvs...), page.More, cmp.Or(revision, last)
-		if more {
-			begin = string(kvs[len(kvs)-1].Key) + "\x00"
-		}
+func (s *Store) readEntries(ctx context.Context, prefix string) ([]*mvccpb.KeyValue, error) {
+	ctx, cancel, err := s.begin(ctx, "all")
+	if err != nil {
+		return nil, err
 	}
-	return kvs, nil
+	defer cancel()
+	responses, _, err := s.do(ctx, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
+	if err != nil {
+		return nil, err
+	}
+	return responses[0].GetResponseRange().Kvs, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.
 func nameOf(kv *mvccpb.KeyValue) []byte {
-	if i := bytes.IndexByte(kv.Key, 0); i >= 0 {
-		return kv.Key[:i+1]
-	}
-	return kv.Key
+	return kv.Key[:bytes.IndexByte(kv.Key, 0)+1]
 }

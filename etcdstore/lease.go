@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -25,8 +26,6 @@ const (
 	// grain is slack, and a second by rounding up, and what the server is late: it looks for leases
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
-
-	leaseIdle = time.Minute // after which a lease without entries ends
 
 	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
 	// after driver.MaxLead.
@@ -42,11 +41,9 @@ const (
 // Store.mu locked.
 type lease struct {
 	leaseKey
-	id      clientv3.LeaseID // 0 until it is granted
-	base    int64            // as of the grant, so of the same data: without its data, a server does not know the lease
-	epoch   int64            // the revision of its epoch key: a transaction of another epoch makes no entry
-	certain time.Time        // It lasts until then at least.
-	used    time.Time        // when it was last asked for
+	id      clientv3.LeaseID
+	epoch   int64     // the revision of its epoch key: a transaction of another epoch makes no entry
+	certain time.Time // It lasts until then at least.
 }
 
 // A leaseKey is what a lease is for.
@@ -73,15 +70,12 @@ func leaseSeconds(ttl time.Duration) int64 {
 // in own gets that entry's own lease.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
-	now, key := time.Now(), leaseKey{leaseSeconds(ttl), own}
+	end, key := time.Now().Add(ttl), leaseKey{leaseSeconds(ttl), own}
 	for try := 0; ; try++ {
 		s.mu.Lock()
 		l := s.leases[key]
-		if l == nil || !l.lasts(time.Now()) {
-			l = &lease{leaseKey: key}
-		}
-		l.used = time.Now()
-		isReady := l.base != 0 && l.lasts(now.Add(ttl))
+		isNew := l == nil || !l.lasts(time.Now())
+		isReady := !isNew && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
@@ -96,12 +90,15 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 			}
 		}
 		err := pause(ctx, try)
-		if err == nil {
+		switch {
+		case err == nil && isNew:
+			err = s.grant(ctx, key)
+		case err == nil:
 			err = s.prolong(ctx, l)
 		}
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && l.base != 0:
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew:
 			s.replace(l)
 		case err != nil:
 			return nil, driver.NotApplied(err)
@@ -109,43 +106,42 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 	}
 }
 
-// prolong grants a lease, or keeps it alive. What is certain counts from before the sending.
-func (s *Store) prolong(ctx context.Context, l *lease) (err error) {
-	id, base, isNew := l.id, l.base, l.id == 0 // which only this goroutine changes
+// grant makes a lease. What is certain of it counts from before the sending.
+func (s *Store) grant(ctx context.Context, key leaseKey) error {
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()
-	var sent time.Time
-	var seconds int64
-	err = s.send(ctx, true, func(ctx context.Context) (err error) {
-		sent = time.Now()
-		if id != 0 {
-			seconds, err = s.keepAlive(ctx, id)
-			return err
-		}
-		// The method of the client hides that there is no leader.
+	l := &lease{leaseKey: key}
+	err := s.send(ctx, true, func(ctx context.Context) error {
 		s.grants++
-		own := s.session | s.grants%(1<<leaseBits)
-		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: own, TTL: l.seconds}, grpc.WaitForReady(true))
-		if err == nil {
-			id, seconds = clientv3.LeaseID(resp.ID), resp.TTL
-		}
+		sent, id := time.Now(), s.session|s.grants%(1<<leaseBits)
+		// The method of the client hides that there is no leader.
+		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds}, grpc.WaitForReady(true))
+		l.id, l.certain = clientv3.LeaseID(resp.GetID()), sent.Add(time.Duration(resp.GetTTL())*time.Second)
 		return err
 	})
-	if err == nil && base == 0 {
-		base, err = s.readBase(ctx)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.base == 0 { // Neither ever changes.
-		l.id, l.base = id, base
-	}
-	if isNew && id != 0 {
-		s.leases[l.leaseKey] = l
-	}
-	if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
-		l.certain = end
-	}
-	return err
+	s.leases[key] = l
+	return nil
+}
+
+// prolong keeps a lease alive. What is certain of it counts from before the sending.
+func (s *Store) prolong(ctx context.Context, l *lease) error {
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	return s.send(ctx, true, func(ctx context.Context) error {
+		sent := time.Now()
+		seconds, err := s.keepAlive(ctx, l.id)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if end := sent.Add(time.Duration(seconds) * time.Second); err == nil && end.After(l.certain) {
+			l.certain = end
+		}
+		return err
+	})
 }
 
 // keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
@@ -182,22 +178,29 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 
 // readBase returns what is added to create revisions, so that tokens are above those of other
 // stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) readBase(ctx context.Context) (int64, error) {
-	now := s.wall().UnixMicro()
+func (s *Store) readBase(ctx context.Context) (base int64, err error) {
+	s.mu.Lock()
+	base = s.base
+	s.mu.Unlock()
+	if base != 0 {
+		return base, nil
+	}
+	base = s.wall().UnixMicro()
 	responses, _, err := s.do(ctx, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(now, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())}))
+		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())}))
 	if err != nil { // The base is not known, whatever has become of the request.
 		return 0, err
 	}
-	resp := responses[0].GetResponseTxn()
-	if resp.Succeeded {
-		return now, nil
+	if resp := responses[0].GetResponseTxn(); !resp.Succeeded {
+		kv := resp.Responses[0].GetResponseRange().Kvs[0]
+		base, err = strconv.ParseInt(string(kv.Value), 10, 64)
+		if err != nil || base <= 0 || base > driver.MaxToken {
+			return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+		}
 	}
-	kv := resp.Responses[0].GetResponseRange().Kvs[0]
-	base, err := strconv.ParseInt(string(kv.Value), 10, 64)
-	if err != nil || base <= 0 || base > driver.MaxToken {
-		return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.base = base
 	return base, nil
 }
 
@@ -212,51 +215,38 @@ func (s *Store) isBase(base int64) clientv3.Cmp {
 func (s *Store) replace(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case len(s.entries) == 0:
+		s.endLease(l)
+	case s.leases[l.leaseKey] == l:
+		delete(s.leases, l.leaseKey)
+	}
+}
+
+// endLease ends a lease without entries. The caller holds s.mu.
+func (s *Store) endLease(l *lease) {
 	if s.leases[l.leaseKey] == l {
 		delete(s.leases, l.leaseKey)
 	}
-	if len(s.entries) == 0 && s.alive.Err() == nil {
-		s.group.Go(func() { s.revoke(s.alive, l.id) })
+	if s.alive.Err() == nil {
+		s.group.Go(func() { s.revoke(s.alive, l) })
 	}
 }
 
-// takeUnused takes leases out of use that no entry has, and that were not asked for in a time. It
-// returns them. The caller holds s.mu.
-func (s *Store) takeUnused(idle time.Duration) (unused []clientv3.LeaseID) {
-	has := map[clientv3.LeaseID]bool{}
-	for _, e := range s.entries {
-		has[e.on], has[e.to] = true, true
-	}
-	for key, l := range s.leases {
-		if !has[l.id] && time.Since(l.used) >= idle && key.seconds != leaseSeconds(countersLast) {
-			delete(s.leases, key)
-			unused = append(unused, l.id)
-		}
-	}
-	return unused
-}
-
-// revoke ends leases, and returns those that are left after a second. Their time ends them as well.
-func (s *Store) revoke(ctx context.Context, ids ...clientv3.LeaseID) []clientv3.LeaseID {
+// revoke ends leases, except that of the counters, within a second. Their time ends them as well.
+func (s *Store) revoke(ctx context.Context, leases ...*lease) {
 	ctx, cancel := context.WithTimeout(ctx, closeBound)
 	defer cancel()
-	for ; len(ids) > 0 && ctx.Err() == nil; ids = ids[1:] {
-		_, _ = s.client.Revoke(ctx, ids[0])
+	for _, l := range leases {
+		if l.seconds != leaseSeconds(countersLast) && ctx.Err() == nil {
+			_, _ = s.client.Revoke(ctx, l.id)
+		}
 	}
-	return ids
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time, and leases
-// that were not used for a while. Entries on a lease of another Store have been renewed there.
+// sweep ends, once a second, the entries that their owners have not renewed in time.
 func (s *Store) sweep() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for unused := []clientv3.LeaseID(nil); ; {
-		select {
-		case <-s.alive.Done():
-			return
-		case <-tick.C:
-		}
+	for retry.Sleep(s.alive, time.Second) == nil {
 		var due []*entry
 		s.mu.Lock()
 		for _, e := range s.entries {
@@ -264,29 +254,34 @@ func (s *Store) sweep() {
 				due = append(due, e)
 			}
 		}
-		unused = append(unused, s.takeUnused(leaseIdle)...)
 		s.mu.Unlock()
-		unused = s.revoke(s.alive, unused...)
 		for _, e := range due {
-			ctx, cancel := context.WithTimeout(s.alive, requestBound)
-			_, revision, err := s.look(ctx, e)
-			if err == nil {
-				s.mu.Lock()
-				snapshot, isNotOurs := *e, revision == 0 && !e.isUnanswered() || revision != 0 && !s.isOurs(e.on)
-				if isNotOurs && e.isOver() {
-					s.forget(e)
-				}
-				s.mu.Unlock()
-				if !isNotOurs {
-					_, err = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
-				}
-			}
-			cancel()
-			if err != nil {
+			if s.endOver(e) != nil {
 				break // It is done the next time.
 			}
 		}
 	}
+}
+
+// endOver ends an entry that its owner has not renewed in time, unless that has renewed it at last.
+// One on a lease of another Store has been renewed there.
+func (s *Store) endOver(e *entry) error {
+	ctx, cancel := context.WithTimeout(s.alive, requestBound)
+	defer cancel()
+	_, revision, err := s.look(ctx, e)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	snapshot, isNotOurs := *e, revision == 0 && !e.isUnanswered() || revision != 0 && !s.isOurs(e.on)
+	if isNotOurs && e.isOver() {
+		s.forget(e)
+	}
+	s.mu.Unlock()
+	if !isNotOurs {
+		_, err = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
+	}
+	return err
 }
 
 // endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether

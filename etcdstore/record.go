@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +16,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -150,32 +150,29 @@ func admits(ahead []*record, limit int) bool {
 // publish returns the Records of the holds and keeps of names, with the time that is left of each,
 // which is that of its lease. It asks for those of 16 leases at a time.
 func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
-	var leases []int64
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	left := map[int64]*time.Duration{} // by lease
+	var lefts []*time.Duration         // of the records
 	for _, q := range queues {
 		for _, r := range q.holds() {
-			records, leases = append(records, r.public(q.waiting())), append(leases, r.kv.Lease)
+			d := left[r.kv.Lease]
+			if d == nil {
+				d = new(time.Duration)
+				left[r.kv.Lease] = d
+				group.Go(func() (err error) {
+					*d, err = s.remaining(groupCtx, clientv3.LeaseID(r.kv.Lease))
+					return err
+				})
+			}
+			records, lefts = append(records, r.public(q.waiting())), append(lefts, d)
 		}
 	}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	left := map[int64]time.Duration{}
-	asked := slices.Compact(slices.Sorted(slices.Values(leases)))
-	for part := range slices.Chunk(asked, 1+len(asked)/16) {
-		group.Go(func() {
-			for _, id := range part {
-				rest, restErr := s.remaining(ctx, clientv3.LeaseID(id))
-				mu.Lock()
-				left[id], err = rest, cmp.Or(err, restErr)
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	for i := range records {
-		records[i].Remaining = cmp.Or(max(left[leases[i]], 0), time.Second/2) // the server rounds down
+		records[i].Remaining = cmp.Or(max(*lefts[i], 0), time.Second/2) // the server rounds down
 	}
 	return records, nil
 }

@@ -73,7 +73,7 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 			}
 			return true, nil
 		}
-		s.revoke(ctx, grant.ID)
+		_, _ = s.client.Revoke(ctx, grant.ID)
 	}
 }
 
@@ -88,21 +88,21 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	if err != nil {
 		return nil, err
 	}
-	waiting := q.waiting()
 	holds := slices.DeleteFunc(slices.Clone(q.holds()), func(r *record) bool { return token != 0 && token != r.token() })
-	for part := range slices.Chunk(holds, maxOps) {
-		var calls []*call
-		for _, r := range part { // Each goes by its key, so that they go together.
-			calls = append(calls, &call{name: r.key(), op: clientv3.OpTxn(
-				[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)}, []clientv3.Op{clientv3.OpDelete(r.key())}, nil)})
-		}
-		if err := s.writeAll(ctx, calls...); err != nil {
-			return ended, err
-		}
-		for i, c := range calls {
-			if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
-				ended = append(ended, part[i].public(waiting))
-			}
+	var calls []*call
+	for _, r := range holds { // Each goes by its key, so that they go together.
+		calls = append(calls, &call{name: r.key(), op: clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)}, []clientv3.Op{clientv3.OpDelete(r.key())}, nil)})
+	}
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	if err := s.writeAll(ctx, calls...); err != nil {
+		return nil, err
+	}
+	for i, c := range calls {
+		if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
+			ended = append(ended, holds[i].public(q.waiting()))
 		}
 	}
 	return ended, err

@@ -16,18 +16,13 @@ import (
 type renewal struct {
 	driver.RenewRequest
 	*entry
-	lease   *lease    // that the entry is to have, unless it has one that lasts as long
-	end     time.Time // until which it is to last
-	wasOver bool      // Its time was over, so it is lost, unless another Store has renewed it.
-	look    bool      // The queue has to tell what it is.
+	lease   *lease         // that the entry is to have, unless it has one that lasts as long
+	end     time.Time      // until which it is to last
+	wasOver bool           // Its time was over, so it is lost, unless another Store has renewed it.
+	asKnown []clientv3.Cmp // that nothing has changed; none if the queue has to tell what it is
+	look    bool
 	is      driver.Entry
 	err     error
-}
-
-// A check is a condition that a key which a renewal goes by is as it was.
-type check struct {
-	*renewal
-	condition clientv3.Cmp
 }
 
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. Then a majority
@@ -40,7 +35,6 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	defer cancel()
 	began, renewals := time.Now(), make([]*renewal, len(reqs))
-	var checks []check
 	for i, req := range reqs {
 		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
 		renewals[i] = r
@@ -51,21 +45,24 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		}
 		s.mu.Unlock()
 		if r.lease, r.err = s.leaseFor(ctx, req.TTL, own); r.err == nil {
-			for _, condition := range s.beginRenewal(r) {
-				checks = append(checks, check{r, condition})
-			}
+			s.beginRenewal(r)
 		}
 	}
-	var mu sync.Mutex // guards renewals, of which some have two checks
 	var group sync.WaitGroup
-	for part := range slices.Chunk(checks, maxOps-1) {
+	for rest := slices.DeleteFunc(slices.Clone(renewals), func(r *renewal) bool { return len(r.asKnown) == 0 }); len(rest) > 0; {
+		n, conditions := 0, []clientv3.Cmp(nil)
+		for ; n < len(rest) && len(conditions)+len(rest[n].asKnown) < maxOps; n++ {
+			conditions = append(conditions, rest[n].asKnown...)
+			if n == 0 || rest[n].base != rest[n-1].base {
+				conditions = append(conditions, s.isBase(rest[n].base))
+			}
+		}
+		part := rest[:n]
+		rest = rest[n:]
 		group.Go(func() {
-			isSame, err := s.areSame(ctx, part)
-			mu.Lock()
-			defer mu.Unlock()
-			for _, c := range part {
-				c.look = c.look || !isSame
-				c.err = cmp.Or(c.err, err)
+			isSame, err := s.areTrue(ctx, part[0].key, conditions)
+			for _, r := range part {
+				r.look, r.err = !isSame, err
 			}
 		})
 	}
@@ -85,9 +82,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, err
 }
 
-// beginRenewal records that an entry may last longer, and what it is if nothing has changed. It
-// returns the conditions for that.
-func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
+// beginRenewal records that an entry may last longer, and what it is if nothing has changed.
+func (s *Store) beginRenewal(r *renewal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[id(r.Name, r.Owner)]
@@ -99,23 +95,22 @@ func (s *Store) beginRenewal(r *renewal) []clientv3.Cmp {
 		r.wasOver = true
 	case e.token != 0 && r.Token != 0 && r.Token != e.token:
 		r.is.State = driver.Lost
-		return nil
+		return
 	case e.until.Before(r.end):
 		e.until = r.end
 	}
 	r.entry = e
-	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)}
+	asLast := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
 	switch {
 	case e.token == 0, r.wasOver, r.mustMove(), !e.held && e.before == nil:
 		r.look = true
-		return nil
 	case e.held:
+		r.asKnown = []clientv3.Cmp{asLast}
 		r.is = driver.Entry{State: driver.Held, Token: e.token}
 	default:
 		r.is = driver.Entry{State: driver.Waiting, Token: e.token}
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(e.before.key()), "=", e.before.kv.CreateRevision))
+		r.asKnown = []clientv3.Cmp{asLast, clientv3.Compare(clientv3.CreateRevision(e.before.key()), "=", e.before.kv.CreateRevision)}
 	}
-	return conditions
 }
 
 // mustMove reports whether an entry needs another lease. The caller holds Store.mu.
@@ -126,18 +121,11 @@ func (r *renewal) mustMove() bool {
 	return r.lasts.Before(r.end)
 }
 
-// areSame reports whether all keys are as they were. It is false also if the server refuses the
-// request, because of one of them. A cluster that has lost its data may have come to the same
-// revision again. The server asks a majority because of the Get: it answers a request that reads no
-// key from its memory.
-func (s *Store) areSame(ctx context.Context, checks []check) (bool, error) {
-	var conditions []clientv3.Cmp
-	for i, c := range checks {
-		if conditions = append(conditions, c.condition); i == 0 || c.base != checks[i-1].base {
-			conditions = append(conditions, s.isBase(c.base))
-		}
-	}
-	read := []clientv3.Op{clientv3.OpGet(checks[0].key, clientv3.WithKeysOnly())}
+// areTrue reports whether all conditions are true. It is false also if the server refuses the
+// request, because of one of their keys. The server asks a majority because of the Get: it answers a
+// request that reads no key from its memory.
+func (s *Store) areTrue(ctx context.Context, key string, conditions []clientv3.Cmp) (bool, error) {
+	read := []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())}
 	responses, _, err := s.do(ctx, clientv3.OpTxn(conditions, read, read))
 	if isRefusal(err) {
 		return false, nil
@@ -185,9 +173,6 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 			if err != nil {
 				return is, err
 			}
-			s.mu.Lock()
-			r.to = lease.id
-			s.mu.Unlock()
 			resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
 				[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(lease.id))})
 			switch {

@@ -61,25 +61,19 @@ func (s *Store) writeAll(ctx context.Context, calls ...*call) error {
 	return err
 }
 
-// sendCalls sends calls in as few requests as possible. Those for the same name follow each other:
-// a server evaluates the conditions of all calls in a request before it applies the first.
+// sendCalls sends calls in few requests. Those for the same name follow each other: a server
+// evaluates the conditions of all calls in a request before it applies the first.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.alive, cancel)()
 	for len(calls) > 0 {
-		var now, later []*call
-		names := map[string]bool{}
-		for _, c := range calls {
-			if names[c.name] {
-				later = append(later, c)
-			} else {
-				names[c.name] = true
-				now = append(now, c)
-			}
+		n, names := 0, map[string]bool{}
+		for ; n < len(calls) && !names[calls[n].name]; n++ {
+			names[calls[n].name] = true
 		}
-		s.sendTogether(ctx, now)
-		calls = later
+		s.sendTogether(ctx, calls[:n])
+		calls = calls[n:]
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,6 +57,7 @@ type Store struct {
 	mu      sync.Mutex          // guards all below, and the leases and entries
 	entries map[string]*entry   // that were requested through this Store, by id
 	leases  map[leaseKey]*lease // that were granted, and are in use for new entries
+	base    int64               // of new tokens, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -67,7 +70,6 @@ type entry struct {
 	own         string           // its id if it has leases of its own
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision
-	to          clientv3.LeaseID // The key may have this one, if there was no answer.
 	base        int64            // as in its record
 	lasts       time.Time        // that lease, at least
 	until       time.Time        // Its owner has asked for no more.
@@ -136,18 +138,20 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices, and the leases without entries, for a
+// Close implements [driver.Store]. It ends the notices, and its leases if it has no entries, for a
 // second at most, and closes the client if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed, unused := s.alive.Err() != nil, s.takeUnused(0)
+	wasClosed := s.alive.Err() != nil
 	s.end()
 	s.mu.Unlock()
 	s.group.Wait()
 	if wasClosed || s.configErr != nil {
 		return nil
 	}
-	s.revoke(context.Background(), unused...)
+	if len(s.entries) == 0 {
+		s.revoke(context.Background(), slices.Collect(maps.Values(s.leases))...)
+	}
 	if !s.ownsClient {
 		return nil
 	}
@@ -184,10 +188,19 @@ func (s *Store) goWhileOpen(f func()) {
 	}
 }
 
-// forget removes an entry that is over, or that another Store has. The caller holds s.mu.
+// forget removes an entry that is over, or that another Store has, and the leases of its own. The
+// caller holds s.mu.
 func (s *Store) forget(e *entry) {
 	delete(s.entries, id(e.name, e.owner))
 	if e.unwatch != nil {
 		e.unwatch()
+	}
+	if e.own == "" {
+		return
+	}
+	for key, l := range s.leases {
+		if key.own == e.own {
+			s.endLease(l)
+		}
 	}
 }

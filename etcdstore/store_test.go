@@ -173,7 +173,6 @@ func TestOneMember(t *testing.T) {
 		"renewal of a place":                     testPlaceRenewal,
 		"client closed":                          testClientClosed,
 		"silent server":                          testSilentServer,
-		"long list":                              testLongList,
 		"certain from the sending":               testCertain,
 		"base that is not known":                 testUnknownBase,
 		"recipes":                                testRecipes,
@@ -292,52 +291,47 @@ func testOwnLease(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A lease that no entry has, and that was not used for a while, ends. Those with an entry stay, and
-// one that an entry may have.
+// The lease of a detached hold ends with it. The others end when the Store is closed, unless it has
+// entries still.
 func testUnusedLeases(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	for i := range 40 {
-		req := request(fmt.Sprint(i), time.Hour+time.Duration(i)*time.Second)
-		req.Detached = i%2 == 0
-		grant(t, s.Store, req)
-		release(t, s.Store, req.Owner)
-	}
-	held := grant(t, s.Store, request("owner", time.Hour))
-	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		err := send(ctx)
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && err == nil {
-			return status.Error(codes.Unavailable, "the reply was lost")
+	s, other := open(t, member), open(t, member)
+	ids := func(s *Store) (ids []clientv3.LeaseID) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, l := range s.leases {
+			ids = append(ids, l.id)
 		}
-		return err
+		return ids
 	}
-	time.Sleep(2 * watchDelay) // The look of its watch is over.
-	s.onUnary.Store(&lose)
-	if entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: 2 * time.Hour}}); err == nil {
-		t.Errorf("Renew: %v, want it in doubt", entries)
+	wantEnd := func(ids []clientv3.LeaseID) {
+		t.Helper()
+		eventually(t, "end of all leases", func() bool {
+			return !slices.ContainsFunc(ids, func(id clientv3.LeaseID) bool {
+				resp, err := other.client.TimeToLive(t.Context(), id)
+				must(t, err)
+				return resp.TTL > 0
+			})
+		})
 	}
-	s.onUnary.Store(nil)
-	s.mu.Lock()
-	var ids []clientv3.LeaseID
-	for _, l := range s.leases {
-		l.used = l.used.Add(-leaseIdle)
-		ids = append(ids, l.id)
-	}
-	s.mu.Unlock()
-	if len(ids) != 42 {
-		t.Errorf("%d leases, want 42", len(ids))
-	}
-	eventually(t, "end of all leases but two", func() bool {
-		left := 0
-		for _, id := range ids {
-			resp, err := s.client.TimeToLive(t.Context(), id)
-			if must(t, err); resp.TTL > 0 {
-				left++
-			}
-		}
-		return left <= 2
-	})
-	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+	req := request("owner", time.Hour)
+	req.Detached = true
+	grant(t, s, req)
+	if state := renewed(t, s, "owner", 2*time.Hour, 0); state != driver.Held {
 		t.Errorf("Renew: %v", state)
+	}
+	own := ids(s)
+	if release(t, s, "owner"); len(own) != 2 || len(ids(s)) != 0 {
+		t.Errorf("%d leases of a detached hold with two TTLs, and %d after its release", len(own), len(ids(s)))
+	}
+	wantEnd(own)
+	grant(t, s, request("owner", time.Hour))
+	release(t, s, "owner")
+	grant(t, other, request("owner", time.Hour))
+	must(t, s.Close())
+	must(t, other.Close())
+	wantEnd(ids(s))
+	if resp, err := other.client.TimeToLive(t.Context(), ids(other)[0]); err != nil || resp.TTL <= 0 {
+		t.Errorf("the lease of a hold: %+v, %v", resp, err)
 	}
 }
 
@@ -802,41 +796,6 @@ func testSilentServer(t *testing.T, member *servers.Etcd) {
 	for range n {
 		if err := receive(t, replies); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// A list has each name once, however many pages its entries have.
-func testLongList(t *testing.T, member *servers.Etcd) {
-	s := open(t, member)
-	const n, readers = 120, 7
-	var puts []clientv3.Op
-	for i := range n {
-		for slot := range readers {
-			rec := record{Base: 1, Owner: hashOf(fmt.Sprint(slot)), Holder: "h", Limit: driver.Shared}
-			puts = append(puts, clientv3.OpPut(s.entriesKey(fmt.Sprintf("name%04d", i))+fmt.Sprint(slot), rec.encode()))
-		}
-	}
-	for i := range pageSize + 100 { // one that fills more than a page
-		rec := record{Base: 1, Owner: hashOf(fmt.Sprint(i)), Holder: "h", Limit: driver.Shared}
-		puts = append(puts, clientv3.OpPut(s.entriesKey("name0050")+fmt.Sprint(readers+i), rec.encode()))
-	}
-	for part := range slices.Chunk(puts, maxOps) {
-		_, err := s.client.Txn(t.Context()).Then(part...).Commit()
-		must(t, err)
-	}
-	found := map[string]int{}
-	for rec, err := range s.List(t.Context(), "name") {
-		must(t, err)
-		found[rec.Name]++
-	}
-	for i := range n {
-		want := readers
-		if i == 50 {
-			want += pageSize + 100
-		}
-		if name := fmt.Sprintf("name%04d", i); found[name] != want {
-			t.Errorf("List shows %d holds of %q, want %d", found[name], name, want)
 		}
 	}
 }

@@ -38,7 +38,10 @@ func (s *Store) watch(e *entry, ahead []*record, revision int64) {
 }
 
 // follow notifies the owner of an entry when it becomes a hold, and when it ends other than by its
-// Release. It reads the queue again if a watch ends, and where what it knows of it may be old.
+// Release. It has the entries ahead as of a revision, and reads the queue if that is 0.
+//
+// An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
+// is one event for one place. Any other watches all entries of the name. A hold watches itself.
 func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision int64) {
 	s.mu.Lock()
 	told := e.held // by the answer to a request
@@ -60,60 +63,40 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 				return
 			}
 		}
-		isHeld := admits(ahead, e.limit)
-		if isHeld && !told {
+		key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
+		switch {
+		case !admits(ahead, e.limit) && e.limit <= 1:
+			key = ahead[len(ahead)-1].key()
+		case !admits(ahead, e.limit):
+			key, opts = s.entriesKey(e.name), append(opts, clientv3.WithPrefix())
+		case !told:
 			s.mu.Lock()
 			told, e.held, e.before = true, true, nil
 			s.mu.Unlock()
 			s.tell(ctx, e, e.token)
 		}
-		var ended bool
-		if ahead, revision, ended = s.awaitEnd(ctx, e, isHeld, ahead, revision); ended {
-			s.tell(ctx, e, 0)
-			return
+		revision = 0
+		failures++
+		watchCtx, cancel := context.WithCancel(ctx)
+		for resp := range s.client.Watch(watchCtx, key, opts...) {
+			for _, event := range resp.Events {
+				if string(event.Kv.Key) == e.key {
+					cancel()
+					s.tell(ctx, e, 0)
+					return
+				}
+				ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
+				revision, failures = event.Kv.ModRevision, 0
+			}
+			if resp.Err() != nil || revision != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
+				break
+			}
 		}
-		if failures++; revision != 0 { // else the watch has ended
-			failures = 0
-		}
+		cancel()
 		if !admits(ahead, e.limit) {
 			revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
 		}
 	}
-}
-
-// awaitEnd watches what an entry waits for, and returns when it has ended: those that are left of
-// the entries ahead, as of a revision, or 0 if the watch has ended; or that the entry itself has.
-// An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
-// is one event for one place. Any other watches all entries of the name. A hold watches itself.
-func (s *Store) awaitEnd(
-	ctx context.Context, e *entry, isHeld bool, ahead []*record, revision int64,
-) (left []*record, seen int64, ended bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
-	switch {
-	case isHeld:
-	case e.limit <= 1:
-		key = ahead[len(ahead)-1].key()
-	default:
-		key, opts = s.entriesKey(e.name), append(opts, clientv3.WithPrefix())
-	}
-	for resp := range s.client.Watch(ctx, key, opts...) {
-		if resp.Err() != nil {
-			break
-		}
-		for _, event := range resp.Events {
-			if ended = string(event.Kv.Key) == e.key; ended {
-				return nil, 0, true
-			}
-			ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
-			seen = event.Kv.ModRevision
-		}
-		if seen != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
-			return ahead, seen, false
-		}
-	}
-	return nil, 0, false
 }
 
 // tell sends a notice of an entry, unless its watch has ended.
