@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"metrics":         {"", "driver"},
 	"ratelimit":       {"", "driver", "internal/retry"},
 
-	"redisstore": {"driver", "internal/batch", "internal/notices", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
+	"redisstore": {"driver", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sys"},
 }
 
 func TestImportArrows(t *testing.T) {

@@ -37,7 +37,7 @@ func TestFailoverBehindOneAddress(t *testing.T) {
 	}{{"exclusive", 1, 0}, {"waited for", 1, 1}, {"limited", 3, 0}, {"limited and waited for", 3, 1}, {"shared", driver.Shared, 0}} {
 		for _, verb := range []string{"renew", "release", "acquire", "break"} {
 			client := redis.NewClient(&redis.Options{
-				Addr: "one.address:6379", ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: -1, MaxRetries: -1,
+				Addr: "one.address:6379", ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: 1, MaxRetries: -1,
 				Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, network, master.Load().(string))
 				},

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ func (s *Store) wrapErr(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), s.isPoolWait(err):
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return driver.NotApplied(fmt.Errorf("no connection of the client's pool was free in time (%w), all are in use: give the locks a client of their own", err))
 	case errors.Is(err, batch.ErrNotSent):
 		return driver.NotApplied(err)
@@ -47,15 +46,6 @@ func isUnsent(err error) bool {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &cert)
-}
-
-// isPoolWait reports whether err is that of a request that has waited for a connection of the pool
-// until its deadline. The client library returns the error of the context for that alone; the error
-// of a request that was sent is one of the connection.
-func (s *Store) isPoolWait(err error) bool {
-	_, single := s.client.(*redis.Client)
-	waited := err == context.DeadlineExceeded || errors.Is(err, batch.ErrNotSent) && !errors.Is(err, context.Canceled)
-	return single && waited && s.isPoolUsedUp(context.Background(), "")
 }
 
 // explainReply explains an error reply of the server. The scripts write only when nothing can fail

@@ -72,7 +72,7 @@ func TestGuardAfterPromotion(t *testing.T) {
 	abstains(t, s, time.Now(), guard)
 	host, port, _ := strings.Cut(master.Addr, ":")
 	replica.Do("REPLICAOF", host, port)
-	eventually(t, "marker on the replica", func() bool { return strings.HasPrefix(replica.Do("TYPE", s.sharedKeys[2]), "string") })
+	eventually(t, "marker on the replica", func() bool { return strings.HasPrefix(replica.Do("TYPE", s.prefix+guardSuffix), "string") })
 	master.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")
 	abstains(t, open(t, replica.Addr, &Options{RestartGuard: guard}), time.Now(), guard)

@@ -42,12 +42,6 @@ const (
 	entriesInfix  = "\x1fentries\x1f"
 )
 
-// sharedKeysOf returns the keys that all locks with a hash tag share.
-func (s *Store) sharedKeysOf(tag string) *[3]string {
-	base := tag + s.prefix
-	return &[...]string{base + counterSuffix, base + aheadSuffix, base + guardSuffix}
-}
-
 // hashSlots is the number of hash slots of every Redis Cluster.
 const hashSlots = 16384
 
@@ -81,28 +75,16 @@ var slotTags = sync.OnceValue(func() *[hashSlots]string {
 })
 
 // crc16 is the checksum that Redis Cluster uses (CRC-16/XMODEM).
-func crc16(key string) uint16 {
-	var crc uint16
+func crc16(key string) (crc uint16) {
 	for i := range len(key) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			carry := crc >> 15
+			crc = crc<<1 ^ carry*0x1021
+		}
 	}
 	return crc
 }
-
-var crcTable = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			crc <<= 1
-			if carry {
-				crc ^= 0x1021
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()
 
 // escapePattern makes a pattern of SCAN that matches the text only.
 var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace

@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
+	"maps"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,30 +41,26 @@ const (
 type listener struct {
 	channel string
 	notices notices.Registry
-	start   sync.Once
-	hurry   sync.Once
-	waits   chan struct{} // closed when an entry waits
-	ctx     context.Context
+	ctx     context.Context // of the connection
 	stop    context.CancelFunc
-	mu      sync.Mutex
 	running sync.WaitGroup // Add is called with mu
-	entries map[tag]tagged
-	purgeAt int // the number of entries at which those that are over are deleted
+
+	mu      sync.Mutex
+	started bool
+	delayed bool                     // it starts listenDelay after the first entry
+	entries map[string]expectedEntry // by the hash of the owner
+	purgeAt int                      // the number of entries at which those that are over are deleted
 }
 
-// A tag is the hash of an owner.
-type tag [sha1.Size]byte
-
-// A tagged is an entry, until it is over at the latest.
-type tagged struct {
+// An expectedEntry may get notices, until it is over at the latest.
+type expectedEntry struct {
 	name, owner string
 	until       time.Time
 }
 
 func (l *listener) init(prefix string) {
 	l.channel = prefix + noticesSuffix + rand.Text()
-	l.waits = make(chan struct{})
-	l.entries = map[tag]tagged{}
+	l.entries = map[string]expectedEntry{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
@@ -71,53 +70,50 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
 
+// hashOf returns the hash of an owner as it is in a message.
+func hashOf(owner string) string {
+	sum := sha1.Sum([]byte(owner))
+	return hex.EncodeToString(sum[:])
+}
+
 // expect has the notices of an entry passed on for d and a minute.
 func (l *listener) expect(name, owner string, d time.Duration) {
-	key, now := tag(sha1.Sum([]byte(owner))), time.Now()
+	key, now := hashOf(owner), time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries[key] = tagged{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	l.entries[key] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
 	if len(l.entries) > l.purgeAt {
-		for key, e := range l.entries {
-			if e.until.Before(now) {
-				delete(l.entries, key)
-			}
-		}
+		maps.DeleteFunc(l.entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
 		l.purgeAt = max(1000, 2*len(l.entries))
 	}
 }
 
 // forget ends what expect began.
 func (l *listener) forget(owner string) {
-	key := tag(sha1.Sum([]byte(owner)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.entries, key)
+	delete(l.entries, hashOf(owner))
 }
 
-// startListening listens until the store is closed.
-func (s *Store) startListening(waiting bool) {
+// startListening listens until the store is closed: from now on if an entry waits, else from
+// listenDelay after the first.
+func (s *Store) startListening(waits bool) {
 	l := &s.listener
-	l.start.Do(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.ctx.Err() == nil {
-			l.running.Go(s.listen)
-		}
-	})
-	if waiting {
-		l.hurry.Do(func() { close(l.waits) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.started || l.ctx.Err() != nil:
+	case waits:
+		l.started = true
+		l.running.Go(s.listen)
+	case !l.delayed:
+		l.delayed = true
+		time.AfterFunc(listenDelay, func() { s.startListening(true) })
 	}
 }
 
 func (s *Store) listen() {
 	l := &s.listener
-	select {
-	case <-l.waits:
-	case <-time.After(listenDelay):
-	case <-l.ctx.Done():
-		return
-	}
 	for failures := 0; l.ctx.Err() == nil; failures++ {
 		if s.forward() {
 			failures = 0
@@ -127,8 +123,8 @@ func (s *Store) listen() {
 }
 
 // forward passes on the messages of one connection until it fails, and reports whether there was
-// one. A reply that is missing is a failure, since a connection that has died silently receives
-// nothing.
+// one. A connection that has died silently receives nothing: one that is silent for long, after a
+// PING too, is a failure.
 func (s *Store) forward() (subscribed bool) {
 	l := &s.listener
 	ctx, end := context.WithCancel(l.ctx)
@@ -141,50 +137,37 @@ func (s *Store) forward() (subscribed bool) {
 	setUp, cancel := context.WithTimeout(ctx, replyTimeout)
 	err := pubsub.Subscribe(setUp, l.channel)
 	cancel()
+	silence := pingInterval // that is awaited
 	for err == nil {
 		var message any
-		message, err = pubsub.ReceiveTimeout(ctx, pingInterval)
+		message, err = pubsub.ReceiveTimeout(ctx, silence)
 		switch message := message.(type) {
 		case *redis.Message:
 			l.receive(message.Payload)
 		case *redis.Subscription:
 			subscribed = true
 			l.notices.Send("", "", 0) // What was sent before is lost.
-		case nil:
-			if ctx.Err() == nil && isTimeout(err) {
-				err = pubsub.Ping(ctx)
-				if err == nil {
-					message, err = pubsub.ReceiveTimeout(ctx, replyTimeout)
-				}
-				if m, ok := message.(*redis.Message); ok {
-					l.receive(m.Payload)
-				}
-			}
+		}
+		var timeout net.Error
+		switch {
+		case err == nil:
+			silence = pingInterval
+		case silence == pingInterval && errors.As(err, &timeout) && timeout.Timeout():
+			err = pubsub.Ping(ctx)
+			silence = replyTimeout
 		}
 	}
 	return subscribed
 }
 
-func isTimeout(err error) bool {
-	timeout, ok := err.(interface{ Timeout() bool })
-	return ok && timeout.Timeout()
-}
-
 // receive passes on a message. It may come from any client that knows the channel.
 func (l *listener) receive(payload string) {
-	text, number, _ := strings.Cut(payload, " ")
+	hash, number, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
-	var key tag
-	if len(text) != hex.EncodedLen(len(key)) || err != nil || token < 0 {
-		return
-	}
-	if _, err := hex.Decode(key[:], []byte(text)); err != nil {
-		return
-	}
 	l.mu.Lock()
-	e, found := l.entries[key]
+	e, expected := l.entries[hash]
 	l.mu.Unlock()
-	if found {
+	if expected && err == nil && token >= 0 {
 		l.notices.Send(e.name, e.owner, token)
 	}
 }

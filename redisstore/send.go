@@ -44,7 +44,7 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 	queues := make([]batch.Queue[*call], n)
 	for i := range queues {
 		q := &queues[i]
-		q.Send, q.Name = s.sendBatch, (*call).name
+		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
 		q.InFlight, q.Max, q.Bound, q.StuckAfter = beside, maxBatch, requestBound, stuckAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
@@ -58,29 +58,18 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 // keys into one slot. A client that takes a node of a cluster for a single server has the same
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
-func (s *Store) newCall(k kind, name, owner string, number int64) *call {
-	c := &call{kind: k, owner: owner, number: number, batches: &s.queues[0]}
+func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
+	c := &call{runKey: runKey{script: script, common: common}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
 	if s.cluster {
-		slot := slotOf(s.prefix + name)
+		slot := slotOf(c.lock)
 		c.batches = &s.queues[int(slot)%len(s.queues)]
 		if !s.prefixHasTag {
 			c.tag = slotTags()[slot]
 		}
 	}
-	size := len(s.prefix) + len(name)
-	keys := c.tag + s.prefix + queueInfix + s.prefix + name + c.tag + s.prefix + entriesInfix + s.prefix + name
-	end := len(c.tag) + len(s.prefix) + len(queueInfix) + size
-	c.queue, c.entries = keys[:end], keys[end:]
-	c.lock = c.queue[end-size:]
+	c.queue = c.tag + s.prefix + queueInfix + c.lock
+	c.entries = c.tag + s.prefix + entriesInfix + c.lock
 	return c
-}
-
-// name returns the owner of a call that none of the same owner overtakes.
-func (c *call) name() string {
-	if c.script == renewScript {
-		return ""
-	}
-	return c.owner
 }
 
 // runCall makes a call and returns its reply.
@@ -176,40 +165,16 @@ func (s *Store) checkUsable(ctx context.Context) error {
 }
 
 // sendBatch sends a batch in one round trip, and in another one the scripts that a server does not
-// know, in full. With MinReplicas, WAIT is behind the scripts in the same pipeline.
+// know.
 func (s *Store) sendBatch(ctx context.Context, batch []*call) {
-	all := groupCalls(batch)
-	runs := all
-	for inFull := false; len(runs) > 0; inFull = true {
-		for _, r := range runs {
-			s.prepareCommand(r, inFull)
-		}
-		if first := runs[0]; len(runs) == 1 && s.options.MinReplicas == 0 &&
-			!(first.script == renewScript && s.isPoolUsedUp(ctx, first.calls[0].lock)) {
-			first.err = s.client.Process(ctx, noRetry{first.cmd})
-		} else {
-			pipe := s.client.Pipeline()
-			for _, r := range runs {
-				_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
-			}
-			wait := redis.NewIntCmd(ctx, "wait", s.options.MinReplicas, s.options.ReplicaTimeout.Milliseconds())
-			if s.options.MinReplicas > 0 {
-				_ = pipe.Process(ctx, wait)
-			}
-			_, err := pipe.Exec(ctx)
-			for _, r := range runs {
-				r.err, r.unconfirmed = err, s.unconfirmed(wait)
-			}
-		}
-		runs = nil
-		for _, r := range all {
-			if err := r.cmd.Err(); !inFull && err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-				runs = append(runs, r)
-			}
-		}
-	}
-	for _, r := range all {
-		r.distribute()
+	runs := groupCalls(batch)
+	s.send(ctx, runs, false)
+	runs = slices.DeleteFunc(runs, func(r *scriptRun) bool {
+		err := r.cmd.Err()
+		return err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT")
+	})
+	if len(runs) > 0 {
+		s.send(ctx, runs, true)
 	}
 }
 
@@ -217,29 +182,12 @@ func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 // acquired is not undone here: its caller releases what it got no answer to.
 func (s *Store) unconfirmed(wait *redis.IntCmd) error {
 	switch confirmed, err := wait.Result(); {
+	case s.options.MinReplicas == 0:
+		return nil
 	case err != nil:
 		return fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
 	case int(confirmed) < s.options.MinReplicas:
 		return fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, s.options.MinReplicas)
 	}
 	return nil
-}
-
-// isPoolUsedUp reports whether a command for a lock would wait for other work to end. A pipeline
-// need not: the client library has connections for pipelines alone.
-func (s *Store) isPoolUsedUp(ctx context.Context, lock string) bool {
-	client, ok := s.client.(*redis.Client)
-	if cluster, isCluster := s.client.(*redis.ClusterClient); isCluster {
-		var err error
-		client, err = cluster.MasterForKey(ctx, lock)
-		ok = err == nil
-	}
-	if !ok {
-		return false
-	}
-	size, pool := client.Options().PoolSize, client.PoolStats()
-	if most := client.Options().MaxActiveConns; most > 0 {
-		size = min(size, most)
-	}
-	return pool.IdleConns == 0 && int(pool.TotalConns) >= size
 }

@@ -134,10 +134,10 @@ func sendTogether(s *Store, calls ...*call) {
 }
 
 func acquireCall(s *Store, req driver.Request) *call {
-	k := kind{script: acquireScript, ms: ceilMillis(req.TTL), place: ceilMillis(req.Place), limit: 1, tokens: max(1, req.Tokens), describe: req.Holder}
-	return s.newCall(k, req.Name, req.Owner, req.Floor)
+	common := fmt.Sprintf("%s %s 1 %d %s", millis(req.TTL), millis(req.Place), max(1, req.Tokens), req.Holder)
+	return s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
 }
 
 func releaseCall(s *Store, req driver.Request, keep time.Duration) *call {
-	return s.newCall(kind{script: releaseScript, ms: ceilMillis(keep)}, req.Name, req.Owner, 0)
+	return s.newCall(releaseScript, millis(keep), req.Name, req.Owner, req.Owner)
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,9 +63,8 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
-	sharedKeys     [3]string // those without a hash tag
-	conditions     string    // see lua/head.lua
-	configErr      error     // returned by every call if the arguments of New are invalid
+	conditions     string // see lua/head.lua
+	configErr      error  // returned by every call if the arguments of New are invalid
 	queues         []batch.Queue[*call]
 	listener       listener
 	closed         atomic.Bool
@@ -91,10 +89,9 @@ const sentinelAddr = "FailoverClient"
 // New returns a store that uses a client of the caller: a single server's, a Sentinel's or a
 // cluster's. Nothing is dialed. The client must stay open until the Store is closed; Close does not
 // close it. Its commands have the timeouts of the client, which must not be switched off; its
-// retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker. While
-// other work uses up the client's pool, as blocking commands do, locks are renewed by the client's
-// connections for pipelines (unless PipelinePoolSize is negative), and acquisitions
-// and releases may fail: a program in which that is common gives them a client of their own.
+// retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker. Requests
+// take the client's connections for pipelines, so that other work which uses up its pool, as
+// blocking commands do, holds up no lock (unless PipelinePoolSize is negative).
 //
 // Every method returns by the deadline of its context, whatever the server does; after 3 s if there
 // is no deadline. List needs ContextTimeoutEnabled for this. Canceling the context
@@ -118,10 +115,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	if s.options.ReplicaTimeout == 0 {
 		s.options.ReplicaTimeout = 500 * time.Millisecond
 	}
-	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
-		s.client = nil
-	}
-	switch client := s.client.(type) {
+	switch client := client.(type) {
 	case *redis.Client:
 		s.honorsDeadline = client.Options().ContextTimeoutEnabled
 		s.sentinel = client.Options().Addr == sentinelAddr
@@ -129,9 +123,9 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
-	s.sharedKeys, s.conditions = *s.sharedKeysOf(""), "0"
+	s.conditions = "0"
 	if s.options.RestartGuard > 0 || s.options.MinReplicas > 0 {
-		s.conditions = fmt.Sprintf("%d %d", ceilMillis(s.options.RestartGuard), s.options.MinReplicas)
+		s.conditions = fmt.Sprintf("%s %d", millis(s.options.RestartGuard), s.options.MinReplicas)
 	}
 	s.configErr = s.checkOptions()
 	s.queues = s.newQueues()
@@ -144,8 +138,6 @@ func (s *Store) checkOptions() error {
 	_, ring := s.client.(*redis.Ring)
 	cluster, ok := s.client.(*redis.ClusterClient)
 	switch {
-	case s.client == nil:
-		return fmt.Errorf("%w: the Redis client is nil", driver.ErrInvalid)
 	case ring:
 		return fmt.Errorf("%w: a redis.Ring moves keys when a server is down, so that a lock would have two holders: "+
 			"use a cluster, or a quorum of single servers", driver.ErrUnsupported)

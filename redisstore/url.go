@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -17,18 +20,6 @@ func init() {
 	for _, scheme := range []string{"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"} {
 		driver.Register(scheme, openURL)
 	}
-}
-
-// A target is the contents of a URL.
-type target struct {
-	scheme         string
-	addrs          []string
-	user, password string
-	path           []string
-	db             int // of a socket
-	tls            *tls.Config
-
-	sentinelUser, sentinelPassword string
 }
 
 // openURL makes a store with a client of its own. Nothing is dialed.
@@ -41,18 +32,14 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		ReplicaTimeout: query.Duration("replica_timeout", 0),
 	}
 	opts.NoPrefix = opts.Prefix == ""
-	t, err := readTarget(u, query)
+	o, err := readClientOptions(u, query)
+	if err == nil {
+		err = query.Err()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := query.Err(); err != nil {
-		return nil, err
-	}
-	client, err := t.newClient()
-	if err != nil {
-		return nil, err
-	}
-	s := New(client, opts)
+	s := New(redis.NewUniversalClient(o), opts)
 	s.ownsClient = true
 	if s.configErr != nil {
 		_ = s.Close() // Nothing was done with it.
@@ -61,53 +48,59 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	return s, nil
 }
 
-func readTarget(u *url.URL, query *driver.Query) (*target, error) {
+// readClientOptions returns the options of the client for a URL. Its requests end with their
+// contexts, and it leaves retries to package holdfast.
+func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions, error) {
 	if u.Opaque != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: want %s://host:port", driver.ErrInvalid, u.Scheme)
 	}
-	if u.Scheme == "redis+unix" {
-		return readSocket(u, query)
+	o := &redis.UniversalOptions{ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, Username: u.User.Username()}
+	o.Password, _ = u.User.Password()
+	if u.Scheme == "redis+unix" { // The path is that of the socket, so the database is a parameter.
+		o.Addrs, o.DB = []string{u.Path}, query.Int("db", 0)
+		if u.Host != "" || len(u.Path) < 2 || o.DB < 0 {
+			return nil, fmt.Errorf("%w: want redis+unix:///path/to/socket, with ?db= and the number of a database if it is not 0", driver.ErrInvalid)
+		}
+		return o, nil
 	}
 	if u.Hostname() == "" { // As with a variable that is not set: each host would lock alone.
 		return nil, fmt.Errorf("%w: the URL names no host: want %s://host:port", driver.ErrInvalid, u.Scheme)
 	}
-	port := "6379"
+	hosts, port, secure := []string{u.Host}, "6379", u.Scheme == "rediss"
+	path := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if o.IsClusterMode = u.Scheme == "redis+cluster"; o.IsClusterMode && path[0] != "" {
+		return nil, fmt.Errorf("%w: a cluster has no numbered databases", driver.ErrInvalid)
+	}
 	if u.Scheme == "redis+sentinel" {
-		port = "26379"
-	}
-	t := &target{scheme: u.Scheme, addrs: []string{withDefaultPort(u.Host, port)}, user: u.User.Username()}
-	t.password, _ = u.User.Password()
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		t.path = strings.Split(path, "/")
-	}
-	secure := u.Scheme == "rediss"
-	if many := u.Scheme == "redis+sentinel" || u.Scheme == "redis+cluster"; many {
-		for node := range strings.SplitSeq(query.String("nodes", ""), ",") {
-			if node != "" {
-				t.addrs = append(t.addrs, withDefaultPort(node, port))
-			}
+		if path[0] == "" {
+			return nil, fmt.Errorf("%w: want redis+sentinel://host:port/master, with the name that the Sentinels know", driver.ErrInvalid)
 		}
+		o.MasterName, path, port = path[0], path[1:], "26379"
+		o.SentinelUsername, o.SentinelPassword = query.String("sentinel_user", ""), query.String("sentinel_password", "")
+	}
+	if o.IsClusterMode || o.MasterName != "" {
+		hosts = append(hosts, strings.Split(query.String("nodes", ""), ",")...)
 		secure = query.Bool("tls", false)
 	}
-	if u.Scheme == "redis+sentinel" {
-		t.sentinelUser = query.String("sentinel_user", "")
-		t.sentinelPassword = query.String("sentinel_password", "")
+	for _, host := range hosts {
+		if host != "" {
+			o.Addrs = append(o.Addrs, withDefaultPort(host, port))
+		}
+	}
+	if len(path) > 0 && path[0] != "" {
+		var err error
+		if o.DB, err = strconv.Atoi(path[0]); err != nil || o.DB < 0 || len(path) > 1 {
+			return nil, fmt.Errorf("%w: the database in the path is not a number", driver.ErrInvalid)
+		}
 	}
 	if secure {
-		return t, t.readTLS(query)
+		var err error
+		if o.TLSConfig, err = readTLS(query); err != nil {
+			return nil, err
+		}
 	}
-	return t, nil
-}
-
-// readSocket reads the URL of a server that listens on a socket of this host. The path is that of
-// the socket, so the database is a parameter.
-func readSocket(u *url.URL, query *driver.Query) (*target, error) {
-	t := &target{scheme: u.Scheme, addrs: []string{u.Path}, db: query.Int("db", 0), user: u.User.Username()}
-	t.password, _ = u.User.Password()
-	if u.Host != "" || len(u.Path) < 2 || t.db < 0 {
-		return nil, fmt.Errorf("%w: want redis+unix:///path/to/socket, with ?db= and the number of a database if it is not 0", driver.ErrInvalid)
-	}
-	return t, nil
+	o.Dialer = newDialer(o.TLSConfig)
+	return o, nil
 }
 
 // withDefaultPort adds the missing parts to host:port.
@@ -125,30 +118,28 @@ func withDefaultPort(hostPort, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func (t *target) readTLS(query *driver.Query) error {
-	t.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
+func readTLS(query *driver.Query) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
 	cert, key := query.String("cert_file", ""), query.String("key_file", "")
 	if (cert == "") != (key == "") {
-		return fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
+			return nil, fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
 		}
-		t.tls.Certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	path := query.String("ca_file", "")
-	if path == "" {
-		return nil
+	if path := query.String("ca_file", ""); path != "" {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: ca_file: %w", driver.ErrInvalid, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
+		}
 	}
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("%w: ca_file: %w", driver.ErrInvalid, err)
-	}
-	t.tls.RootCAs = x509.NewCertPool()
-	if !t.tls.RootCAs.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
-	}
-	return nil
+	return config, nil
 }

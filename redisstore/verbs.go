@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
 // Acquire implements [driver.Store].
@@ -16,23 +18,22 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
 		return driver.Result{}, err
 	}
-	k := kind{
-		script: acquireScript, ms: ceilMillis(req.TTL), place: ceilMillis(req.Place),
-		limit: max(req.Limit, 1), tokens: max(req.Tokens, 1), describe: req.Holder,
-	}
+	public := req.Holder
 	if len(req.Metadata) > 0 {
-		metadata, err := json.Marshal(req.Metadata)
-		if err != nil {
-			return driver.Result{}, fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
-		}
-		k.describe += "\n" + string(metadata)
+		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
+		public += "\n" + string(metadata)
 	}
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	reply, err := s.runCall(ctx, s.newCall(k, req.Name, req.Owner, req.Floor))
+	common := fmt.Sprintf("%s %s %d %d %s", millis(req.TTL), millis(req.Place), max(req.Limit, 1), max(req.Tokens, 1), public)
+	c := s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
+	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return driver.Result{}, err
 	}
 	if token, ok := reply.(int64); ok {
+		if c.unconfirmed != nil {
+			return driver.Result{}, c.unconfirmed
+		}
 		s.startListening(false)
 		return driver.Result{Granted: true, Token: token}, nil
 	}
@@ -55,17 +56,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 
 // checkRequest returns the error of a request that no server is asked for.
 func checkRequest(req *driver.Request) error {
-	switch {
-	case req.Limit < 0 || req.Limit > driver.Shared:
-		return fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
-	case req.Tokens < 0 || req.Tokens > maxTokens:
+	if req.Tokens > maxTokens {
 		return fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, maxTokens)
-	case req.Tokens > 1 && (req.Limit > 1 || req.Floor > 0):
-		return fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
-	case req.Floor > 0 && req.Place > 0:
-		return fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	}
-	return nil
+	return lockqueue.Check(req)
 }
 
 // checkOwner refuses an owner that is ambiguous in the value of a lock.
@@ -76,9 +70,9 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// ceilMillis rounds up, so that nothing ends too early.
-func ceilMillis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+// millis returns a duration in ms, rounded up, so that nothing ends too early.
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // Renew implements [driver.Store]. It renews up to 1024 entries in each round trip; in a cluster,
@@ -93,7 +87,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			return nil, err
 		}
 		s.listener.expect(req.Name, req.Owner, req.TTL)
-		calls[i] = s.newCall(kind{script: renewScript, ms: ceilMillis(req.TTL)}, req.Name, req.Owner, req.Token)
+		calls[i] = s.newCall(renewScript, millis(req.TTL), req.Name, "", req.Owner, req.Token)
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
@@ -106,6 +100,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		switch words, _ := calls[i].reply.([]any); {
 		case len(words) != 2:
 			failed = errReply("no state of an entry")
+		case words[0] == "held" && calls[i].unconfirmed != nil:
+			failed = calls[i].unconfirmed
 		default:
 			entries[i].State = states[words[0]]
 			entries[i].Token, _ = words[1].(int64)
@@ -124,23 +120,28 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner)); err != nil {
 		return false, err
 	}
-	reply, err := s.runCall(ctx, s.newCall(kind{script: releaseScript, ms: ceilMillis(req.Keep)}, req.Name, req.Owner, 0))
-	if err == nil {
-		s.listener.forget(req.Owner)
+	c := s.newCall(releaseScript, millis(req.Keep), req.Name, req.Owner, req.Owner)
+	reply, err := s.runCall(ctx, c)
+	if err != nil {
+		return false, err
 	}
-	return err == nil && reply == int64(1), err
+	s.listener.forget(req.Owner)
+	if req.Keep > 0 && reply == int64(1) && c.unconfirmed != nil {
+		return false, c.unconfirmed
+	}
+	return reply == int64(1), nil
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(kind{script: lookupScript}, name, "", 0), name)
+	return s.callForRecords(ctx, s.newCall(lookupScript, "", name, ""), name)
 }
 
 // Break implements [driver.Store]. A key that is not a string may be data of an application: Break
 // does not delete it and returns an error that matches [driver.ErrInvalid] and has its type. A key
 // that another kind of client has written has no token: only a request without a token ends it.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(kind{script: breakScript}, name, "", token), name)
+	return s.callForRecords(ctx, s.newCall(breakScript, "", name, "", token), name)
 }
 
 // callForRecords makes a call with descriptions of holds as its reply.

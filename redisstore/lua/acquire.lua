@@ -1,17 +1,17 @@
--- Makes entries. ARGV: the channel of the client, TTL in ms, place in ms, limit, tokens, and holder
--- and metadata; of each owner and floor. Answers the token of a hold; or {what, token, what is in
--- the way}.
-local before, ahead = 8, KEYS[2]
-local ttl, place, limit, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+-- Makes entries. What all have in common: TTL and place in ms, limit, tokens, and holder and metadata.
+-- Of each: owner, floor. Answers the token of a hold; or {what, token, what is in the way}.
+local ahead, ttl, place, limit, tokens, public = KEYS[2], match(common, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
 readClock()
-local rest = ARGV[7] .. ' ' .. ARGV[3] .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. ARGV[8]
+local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
+ttl, place, limit, tokens = tonumber(ttl), tonumber(place), tonumber(limit), tonumber(tokens)
 local heldEnds = format('%d', ms + ttl)
 local plain = ARGV[1] == '0' and limit == 1 -- A lock that has nothing can be granted at once.
 local allFree = plain and call('EXISTS', unpack(KEYS, 2)) == 0 -- as nearly always
 local nextToken, tokensAhead
 
-local function verb(lock, queue, entries, a)
-  local owner, floor, s, free = ARGV[a + 1], tonumber(ARGV[a + 2]), nil, true
+local function verb(lock, queue, entries, owner, floor)
+  local s, free = nil, true
+  floor = tonumber(floor)
   if not allFree and not (plain and call('EXISTS', lock, queue) == 0) then
     s = load(lock, queue, entries)
     if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or s:entryOf(owner) then
@@ -64,7 +64,7 @@ local function verb(lock, queue, entries, a)
       return token
     end
     allFree, nextToken = false, nextToken - tokens -- Two of this run want the lock.
-    return verb(lock, queue, entries, a)
+    return verb(lock, queue, entries, owner, floor)
   end
   local e = {owner = owner, kind = free and 'h' or 'p', ends = ms + (free and ttl or place), token = token, limit = limit, rest = rest}
   if free then

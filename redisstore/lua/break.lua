@@ -1,9 +1,7 @@
--- Ends the hold or keep that has a token in its block, or all for 0. ARGV: of each the token.
--- Answers {places, what it ended}, or {'type', type} for a key that is no string: it may be data.
-local before = 2
-
-local function verb(lock, queue, entries, a)
-  local s, token, ended = load(lock, queue, entries), tonumber(ARGV[a + 1]), {}
+-- Ends the hold or keep that has a token in its block, or all for 0. Of each: the token. Answers {places, what it ended}, or {'type', type} for a key that is no string: it may be data.
+local function verb(lock, queue, entries, token)
+  local s, ended = load(lock, queue, entries), {}
+  token = tonumber(token)
   if s.foreign and type(s.foreign) ~= 'string' then
     if token == 0 then
       return {'type', redis.pcall('TYPE', lock).ok or 'key of another type'}

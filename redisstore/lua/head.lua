@@ -3,9 +3,11 @@
 --
 -- KEYS: the counter, the tokens ahead of it, with a restart guard its marker; then all locks, their
 -- queues, and their entries. keys.go describes them. ARGV: '0', or the guard in ms and the
--- replicas; how many locks there are; then those of the verb, and of each lock.
+-- replicas; how many locks there are; the channel of the client; what the calls have in
+-- common; then those of each lock.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
-local guard, replicas, locks, shared = 0, 0, tonumber(ARGV[2]), 2 -- so many keys are before those of the locks
+local guard, replicas, locks, channel, common = 0, 0, tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local shared = 2 -- how many keys are before those of the locks
 if ARGV[1] ~= '0' then
   guard, replicas = match(ARGV[1], '^(%d+) (%d+)$')
   guard, replicas = tonumber(guard), tonumber(replicas)

@@ -1,6 +1,4 @@
 -- Answers {places, the holds and keeps}.
-local before = 2
-
 local function verb(lock, queue, entries)
   local s = load(lock, queue, entries)
   s:settle()

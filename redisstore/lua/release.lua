@@ -1,10 +1,10 @@
--- Ends entries. ARGV: how many ms to keep the name or 0; of each the owner. Answers 1 if there was
--- an entry, else 0.
-local before, keep = 3, tonumber(ARGV[3])
+-- Ends entries. What all have in common: how many ms to keep the name, or 0. Of each: owner. Answers
+-- 1 if there was an entry, else 0.
+local keep = tonumber(common)
 local alone = keep == 0 and call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
 
-local function verb(lock, queue, entries, a)
-  local owner, s = ARGV[a + 1], nil
+local function verb(lock, queue, entries, owner)
+  local s
   local value = redis.pcall('GET', lock)
   local holds = type(value) == 'string' and sub(value, 1, #owner + 1) == owner .. '\n'
   if not holds or not alone and (keep > 0 or call('EXISTS', queue) == 1) then

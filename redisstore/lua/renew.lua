@@ -1,9 +1,9 @@
--- Prolongs entries. ARGV: the channel of the client, which is another than that of Acquire after an
--- Adopt, and ms; of each owner and token or 0. Answers {what it is, token}.
-local before, channel, ttl = 4, ARGV[3], tonumber(ARGV[4])
+-- Prolongs entries. What all have in common: for how many ms. Of each: owner, token or 0. The channel
+-- of the client is another than that of Acquire after an Adopt. Answers {what it is, token}.
+local ttl = tonumber(common)
 
-local function verb(lock, queue, entries, a)
-  local owner, token, value = ARGV[a + 1], ARGV[a + 2], redis.pcall('GET', lock)
+local function verb(lock, queue, entries, owner, token)
+  local value = redis.pcall('GET', lock)
   if type(value) ~= 'string' or sub(value, 1, #owner + 1) ~= owner .. '\n' then
     local s = load(lock, queue, entries)
     s:settle(owner)
