@@ -2,10 +2,11 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
-	"slices"
+	"math"
 	"sync"
 	"time"
 )
@@ -19,9 +20,8 @@ var (
 )
 
 // A Queue sends calls in batches. InFlight batches are sent beside each other: a caller that finds
-// room sends its calls at once. Calls that come meanwhile wait and go together, when a batch has
-// ended; the first of their callers sends them. The more calls there are, the fewer batches each
-// one costs, and none needs another goroutine.
+// room sends its calls at once, on its own goroutine. Calls that come meanwhile wait and go together,
+// when a batch has ended. The more calls there are, the fewer batches each one costs.
 //
 // A batch that takes longer than StuckAfter makes room for the next. A caller that gives up a call
 // that was sent leaves its name behind: later calls with that name wait until the batch has ended,
@@ -42,33 +42,29 @@ type Queue[T any] struct {
 	Bound      time.Duration // limits a batch, and a call without a deadline
 	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
 
-	// MinInline is the time that a caller must have left to send its calls on its own goroutine; it
-	// needs nine tenths of Bound to send those of others, too. With less, another goroutine sends
-	// them, to the full Bound. 0 means that Send may exceed the deadline of its context, and has
-	// another goroutine always.
+	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
+	// With less, another goroutine sends them, to the full Bound. 0 means that Send may exceed the
+	// deadline of its context, and has another goroutine always.
 	MinInline time.Duration
 
 	mu      sync.Mutex
-	flying  int                   // batches that count
-	waiting []*caller[T]          // in the order in which they came
-	late    map[string]*flight[T] // the batches that were not awaited, by the names of their calls
+	flying  int                  // batches that count
+	waiting []*batch[T]          // in the order in which they came
+	late    map[string]*batch[T] // those that were not awaited, by the names of their calls
 }
 
-// A caller is one Do that waits.
+// A batch is calls that go together.
+type batch[T any] struct {
+	callers []*caller[T]
+	size    int  // of all calls
+	sent    bool // from then on it has no further callers
+	ended   chan struct{}
+}
+
+// A caller is one Do that does not send its calls itself.
 type caller[T any] struct {
-	calls    []T
-	deadline time.Time
-	flight   *flight[T] // since its calls are sent
-	wake     chan bool  // has room for one: true to send the flight, false when it has ended
-}
-
-// A flight is a batch that is sent.
-type flight[T any] struct {
-	q       *Queue[T]
-	calls   []T
-	callers []*caller[T]  // none if its caller has not waited
-	left    bool          // it does not count any more
-	ended   chan struct{} // closed at the end, if anybody waits for that
+	calls []T
+	gone  bool // it has given up
 }
 
 // Do has calls sent together, and returns nil when they are complete. When ctx ends before, it
@@ -86,10 +82,10 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	}
 	name := q.Name(calls[0])
 	q.mu.Lock()
-	for f := q.late[name]; f != nil; f = q.late[name] {
+	for b := q.late[name]; b != nil; b = q.late[name] {
 		q.mu.Unlock()
 		select {
-		case <-f.ended:
+		case <-b.ended:
 		case <-ctx.Done():
 			return errors.Join(ErrNotSent, ctx.Err())
 		}
@@ -98,111 +94,87 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	if q.flying < q.InFlight && len(q.waiting) == 0 && q.MinInline > 0 && deadline.Sub(now) >= q.MinInline {
 		q.flying++
 		q.mu.Unlock()
-		(&flight[T]{q: q, calls: calls}).send(ctx)
+		q.send(ctx, calls)
 		return nil
 	}
-	c := &caller[T]{calls: calls, deadline: deadline, wake: make(chan bool, 1)}
-	q.waiting = append(q.waiting, c)
+	b, c := q.join(calls)
 	q.sendWaiting()
 	q.mu.Unlock()
 	select {
-	case lead := <-c.wake:
-		if lead {
-			c.flight.sendBounded()
-		}
+	case <-b.ended:
 		return nil
 	case <-ctx.Done():
-		return q.giveUp(ctx, name, c)
 	}
-}
-
-// giveUp ends a Do whose context has ended. Calls that were sent leave their name behind.
-func (q *Queue[T]) giveUp(ctx context.Context, name string, c *caller[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f := c.flight
-	if f == nil {
-		q.waiting = slices.DeleteFunc(q.waiting, func(other *caller[T]) bool { return other == c })
+	if !b.sent {
+		c.gone = true
 		return errors.Join(ErrNotSent, ctx.Err())
 	}
 	select {
-	case lead := <-c.wake:
-		if !lead {
-			return nil
-		}
-		go f.sendBounded()
+	case <-b.ended:
+		return nil
 	default:
 	}
 	if name != "" {
 		if q.late == nil {
-			q.late = map[string]*flight[T]{}
+			q.late = map[string]*batch[T]{}
 		}
-		if f.ended == nil {
-			f.ended = make(chan struct{})
-		}
-		q.late[name] = f
+		q.late[name] = b
 	}
 	return errors.Join(ErrNoReply, ctx.Err())
+}
+
+// join makes a caller the last one of those that wait. The caller of join holds q.mu.
+func (q *Queue[T]) join(calls []T) (*batch[T], *caller[T]) {
+	c := &caller[T]{calls: calls}
+	if n := len(q.waiting); n == 0 || q.waiting[n-1].size+len(calls) > q.Max {
+		q.waiting = append(q.waiting, &batch[T]{ended: make(chan struct{})})
+	}
+	b := q.waiting[len(q.waiting)-1]
+	b.callers, b.size = append(b.callers, c), b.size+len(calls)
+	return b, c
 }
 
 // sendWaiting has sent what waits, as far as there is room. The caller holds q.mu.
 func (q *Queue[T]) sendWaiting() {
 	for q.flying < q.InFlight && len(q.waiting) > 0 {
-		f, n := &flight[T]{q: q}, 0
-		for n < len(q.waiting) && (n == 0 || len(f.calls)+len(q.waiting[n].calls) <= q.Max) {
-			f.calls = append(f.calls, q.waiting[n].calls...)
-			q.waiting[n].flight = f
-			n++
+		b := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		b.sent = true
+		var calls []T
+		for _, c := range b.callers {
+			if !c.gone {
+				calls = append(calls, c.calls...)
+			}
 		}
-		f.callers, q.waiting = q.waiting[:n:n], q.waiting[n:]
+		if len(calls) == 0 {
+			continue
+		}
 		q.flying++
-		if q.MinInline > 0 && time.Until(f.callers[0].deadline) >= q.Bound*9/10 {
-			f.callers[0].wake <- true
-		} else {
-			go f.sendBounded()
-		}
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), q.Bound)
+			defer cancel()
+			q.send(ctx, calls)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			close(b.ended)
+			maps.DeleteFunc(q.late, func(_ string, late *batch[T]) bool { return late == b })
+		}()
 	}
 }
 
-func (f *flight[T]) sendBounded() {
-	ctx, cancel := context.WithTimeout(context.Background(), f.q.Bound)
-	defer cancel()
-	f.send(ctx)
-}
-
-// send sends a flight, and lets what waits follow it.
-func (f *flight[T]) send(ctx context.Context) {
-	if f.q.StuckAfter > 0 {
-		defer time.AfterFunc(f.q.StuckAfter, f.leave).Stop()
+// send sends a batch, and lets what waits follow it.
+func (q *Queue[T]) send(ctx context.Context, calls []T) {
+	leave := func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.flying--
+		q.sendWaiting()
 	}
-	defer f.end()
-	f.q.Send(ctx, f.calls)
-}
-
-// leave makes room for the next flight.
-func (f *flight[T]) leave() {
-	f.q.mu.Lock()
-	defer f.q.mu.Unlock()
-	if !f.left {
-		f.left = true
-		f.q.flying--
-		f.q.sendWaiting()
-	}
-}
-
-// end wakes the callers, and forgets the names that were left behind.
-func (f *flight[T]) end() {
-	f.leave()
-	f.q.mu.Lock()
-	defer f.q.mu.Unlock()
-	for _, c := range f.callers {
-		select {
-		case c.wake <- false:
-		default: // It has given up before it sent them.
-		}
-	}
-	if f.ended != nil {
-		close(f.ended)
-		maps.DeleteFunc(f.q.late, func(_ string, late *flight[T]) bool { return late == f })
+	stuck := time.AfterFunc(cmp.Or(q.StuckAfter, math.MaxInt64), leave)
+	q.Send(ctx, calls)
+	if stuck.Stop() {
+		leave()
 	}
 }
