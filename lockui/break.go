@@ -47,7 +47,7 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		for range 2 {
 			select {
-			case <-s.refresh(0):
+			case <-s.refresh(true):
 			case <-wait.Done():
 			}
 		}
@@ -66,7 +66,7 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 // record writes a line to the log, and returns the error of the handler, which a [slog.Logger]
 // drops.
 func (p *page) record(ctx context.Context, message string, attrs ...any) error {
-	handler := p.logger().Handler()
+	handler := p.Logger.Handler()
 	if !handler.Enabled(ctx, slog.LevelWarn) {
 		return nil
 	}

@@ -42,7 +42,7 @@ func startSite(t *testing.T, o Options) *site {
 			_ = client.Close()
 		})
 	}
-	o.Interval, o.Logger = 250*time.Millisecond, slog.New(slog.DiscardHandler)
+	o.Logger = slog.New(slog.DiscardHandler)
 	s.Server = httptest.NewServer(newTestPage(t, o))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -56,7 +56,7 @@ func rowOf(name string) string {
 	return `[...document.querySelectorAll('#locks tr')].find(tr => tr.querySelector('.name').title === ` + quote(name) + `)`
 }
 
-const seenWithin = 2 * time.Second
+const seenWithin = 2 * viewInterval
 
 func checkSeen(t *testing.T, what string, took time.Duration) {
 	t.Helper()
@@ -126,14 +126,10 @@ func TestBrowser(t *testing.T) {
 		b.t = t
 		s := startSite(t, Options{AllowBreak: true, Token: testToken})
 		lock := acquire(t, s.clients[1], "stuck", nil)
-		b.open(s.URL + "/")
-		b.wait(`!document.getElementById('sign-in').hidden`)
-		b.eval(`document.getElementById('token').value = ` + quote(testToken))
-		b.eval(`document.getElementById('token').focus()`)
-		b.press("Enter") // all by keyboard
+		b.call("Page.navigate", map[string]any{"url": strings.Replace(s.URL, "//", "//ada:"+testToken+"@", 1)}, nil)
 		b.wait(rowOf("stuck"))
 		b.eval(rowOf("stuck") + `.querySelector('button').focus()`)
-		b.press("Enter")
+		b.press("Enter") // all by keyboard
 		b.wait(`document.getElementById('break').open && document.getElementById('question').innerText === 'Break the lock “stuck”?'`)
 		if text := b.eval(`document.getElementById('break').innerText`); !strings.Contains(text, "worker-1.prod/4711") || !strings.Contains(text, fmt.Sprint(lock.Token())) {
 			t.Errorf("the question does not name the holder: %s", text)
@@ -148,7 +144,7 @@ func TestBrowser(t *testing.T) {
 		if _, err := s.clients[1].Lookup(context.Background(), "stuck"); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("after the break: %v", err)
 		}
-		b.checkFaults("401 (Unauthorized)")
+		b.checkFaults("")
 	})
 
 	t.Run("keyboard", func(t *testing.T) {

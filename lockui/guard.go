@@ -1,10 +1,7 @@
 package lockui
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,8 +35,8 @@ func (p *page) protect(next http.Handler) http.Handler {
 			http.Error(w, why, http.StatusMisdirectedRequest)
 		case p.isExposed(r):
 			http.Error(w, "This page is for this host only: it has no token, and no proxy is declared.", http.StatusForbidden)
-		case !p.signedIn(r) && !p.isPublic(r.URL.Path):
-			h.Set("WWW-Authenticate", "Bearer")
+		case p.Token != "" && !p.hasToken(r):
+			h.Set("WWW-Authenticate", `Basic realm="the token of the locks"`)
 			http.Error(w, "The token is missing or wrong.", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
@@ -98,39 +95,18 @@ func (p *page) isExposed(r *http.Request) bool {
 	return err != nil || !addr.Addr().Unmap().IsLoopback()
 }
 
-// sessionOf returns a text that proves the possession of a token without revealing it.
-func sessionOf(token string) string {
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("holdfast page"))
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-func (p *page) signedIn(r *http.Request) bool {
-	if p.session == "" {
-		return true
+// hasToken reports whether a request presents the token: as a bearer token, or as the password of any
+// user, for which browsers ask.
+func (p *page) hasToken(r *http.Request) bool {
+	_, token, given := r.BasicAuth()
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		token, given = bearer, true
 	}
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return p.isSession(sessionOf(token))
+	right := subtle.ConstantTimeCompare([]byte(token), []byte(p.Token)) == 1
+	if given && !right {
+		p.Logger.Warn("page of locks: wrong token", p.origin(r)...)
 	}
-	cookie, err := r.Cookie(p.cookie)
-	return err == nil && p.isSession(cookie.Value)
-}
-
-func (p *page) isSession(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(text), []byte(p.session)) == 1
-}
-
-func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
-	session := sessionOf(r.PostFormValue("token"))
-	if !p.isSession(session) {
-		p.logger().Warn("sign-in to the page of locks failed", p.origin(r)...)
-		http.Error(w, "This is not the token.", http.StatusUnauthorized)
-		return
-	}
-	http.SetCookie(w, &http.Cookie{ // until the browser ends
-		Name: p.cookie, Value: session, Path: p.BasePath, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || p.BehindProxy && r.Header.Get("X-Forwarded-Proto") == "https",
-	})
+	return right
 }
 
 // origin returns where a request comes from, for the log.

@@ -16,11 +16,16 @@ import (
 )
 
 const (
-	listTimeout     = time.Minute      // of a whole listing
-	answerTimeout   = 2 * time.Second  // of a request, which then has a silent store as it was
-	examineInterval = 10 * time.Minute // while somebody watches
-	examineRetry    = 15 * time.Second // after an examination that could not be made
-	examineTimeout  = 30 * time.Second
+	// viewInterval is how often the script of the page asks. The pause between listings is a little
+	// shorter, so that each question of a viewer finds a new one.
+	viewInterval = 2 * time.Second
+	listPause    = viewInterval * 9 / 10
+
+	listTimeout    = time.Minute      // of a whole listing
+	answerTimeout  = 2 * time.Second  // of a request, which then has a silent store as it was
+	examinePause   = 10 * time.Minute // while somebody watches
+	examineRetry   = 15 * time.Second // after an examination that could not be made
+	examineTimeout = 30 * time.Second
 
 	// staleAfter is how much longer than expected a store may take to answer before its locks count
 	// as old. A listing that takes as long as the last one did is no sign of silence.
@@ -33,42 +38,39 @@ type store struct {
 	client *holdfast.Client
 
 	mu        sync.Mutex
-	listing   chan struct{} // closed at the end of the listing under way, nil if there is none
-	listed    time.Time     // the end of the last listing; zero before the first
-	failure   error         // of the last listing, nil if it was answered
-	damaged   error         // the first damaged record of the last listing, nil if there is none
-	answered  time.Time     // the end of the last listing that was answered; zero before the first
-	took      time.Duration // how long that listing took
-	locks     []lockview.Lock
-	examining bool
-	examined  time.Time // zero before the first examination
-	findings  []doctor.Finding
-	unfit     error // the examination could not be made
+	listing   bool             // a listing is under way
+	done      chan struct{}    // closed at the end of the newest listing; nil before the first
+	next      time.Time        // when the next listing is due
+	failure   error            // of the last listing, nil if it was answered
+	damaged   error            // the first damaged record of the last listing, nil if there is none
+	answered  time.Time        // the end of the last listing that was answered; zero before the first
+	took      time.Duration    // how long that listing took
+	locks     []lockview.Lock  // of that listing
+	examineAt time.Time        // when the next examination is due
+	findings  []doctor.Finding // nil if it could not be examined
 }
 
 // canList reports whether the store lists its locks, as far as its last answer shows.
 func (s *store) canList() bool { return !errors.Is(s.failure, holdfast.ErrUnsupported) }
 
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+// pause is the time between two listings: a slow store is listed for a quarter of the time at most.
+func (s *store) pause() time.Duration { return max(listPause, 3*s.took) }
 
-// refresh starts a listing if the last one is older than maxAge and none is under way. The channel
-// is closed at its end. Listings are not bound to a request, so that a slow store is listed at all.
-func (s *store) refresh(maxAge time.Duration) <-chan struct{} {
+// refresh starts a listing if one is due, or now is true, and none is under way. The channel is
+// closed at the end of the newest one. A listing is not bound to a request, so that a slow store is
+// listed at all.
+func (s *store) refresh(now bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listing != nil {
-		return s.listing
+	if !s.listing && (now || !time.Now().Before(s.next)) {
+		s.listing, s.done = true, make(chan struct{})
+		go s.list()
 	}
-	if !s.listed.IsZero() && time.Since(s.listed) < maxAge {
-		return closed
-	}
-	s.listing = make(chan struct{})
-	go s.list()
-	return s.listing
+	return s.done
 }
 
-// list lists the locks. A listing that fails leaves those of the last one that was answered, since
-// a lock that is missing from it may be held.
+// list lists the locks, and then examines the store if that is due. A listing that fails leaves the
+// locks of the last one that was answered, since a lock that is missing from it may be held.
 func (s *store) list() {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
@@ -76,7 +78,7 @@ func (s *store) list() {
 	locks, errs := lockview.List(ctx, s.client, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listed, s.failure, s.damaged = time.Now(), nil, nil
+	s.failure, s.damaged = nil, nil
 	for _, err := range errs {
 		if errors.Is(err, holdfast.ErrCorrupt) {
 			s.damaged = cmp.Or(s.damaged, err)
@@ -85,21 +87,32 @@ func (s *store) list() {
 		}
 	}
 	if s.failure == nil {
-		s.answered, s.took, s.locks = s.listed, s.listed.Sub(began), locks
+		s.answered, s.took, s.locks = time.Now(), time.Since(began), locks
 	}
-	close(s.listing)
-	s.listing = nil
+	s.listing, s.next = false, time.Now().Add(s.pause())
+	close(s.done)
+	if time.Now().Before(s.examineAt) {
+		return
+	}
+	s.examineAt = time.Now().Add(examinePause)
+	s.mu.Unlock()
+	ctx, cancel = context.WithTimeout(context.Background(), examineTimeout)
+	defer cancel()
+	findings, err := doctor.Examine(ctx, s.client.Store(), &doctor.Options{NoProbe: true})
+	slices.SortStableFunc(findings, func(a, b doctor.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	s.mu.Lock()
+	if s.findings = findings; err != nil {
+		s.examineAt = time.Now().Add(examineRetry)
+	}
 }
 
-// refreshAll lists all stores that were not listed within the interval, and lets them examine
-// themselves in the background. It waits for a moment at most.
-func (p *page) refreshAll(ctx context.Context) {
+// refresh lists all stores that are due. It waits for a moment at most.
+func (p *page) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var listings []<-chan struct{}
 	for _, s := range p.stores {
-		listings = append(listings, s.refresh(p.Interval*9/10)) // viewers ask at the interval
-		s.examine()
+		listings = append(listings, s.refresh(false))
 	}
 	for _, done := range listings {
 		select {
@@ -108,32 +121,6 @@ func (p *page) refreshAll(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// examine examines a store in the background, unless that was done lately.
-func (s *store) examine() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	interval := examineInterval
-	if s.unfit != nil {
-		interval = examineRetry
-	}
-	if s.examining || !s.examined.IsZero() && time.Since(s.examined) < interval {
-		return
-	}
-	s.examining = true
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), examineTimeout)
-		defer cancel()
-		findings, err := doctor.Examine(ctx, s.client.Store(), &doctor.Options{NoProbe: true})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.examining, s.examined, s.findings, s.unfit = false, time.Now(), findings, err
-		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
-			s.findings = nil
-		}
-		slices.SortStableFunc(s.findings, func(a, b doctor.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
-	}()
 }
 
 // States of a store.
@@ -150,7 +137,6 @@ type storeView struct {
 	State    string           `json:"state"`
 	SilentMS int64            `json:"silent_ms,omitempty"` // since the last answer
 	Error    string           `json:"error,omitempty"`
-	Unfit    string           `json:"unfit,omitempty"`
 	Findings []doctor.Finding `json:"findings,omitempty"`
 }
 
@@ -162,7 +148,7 @@ type holdView struct {
 }
 
 // view returns what viewers see of a store.
-func (s *store) view(index int, interval time.Duration) (storeView, []holdView) {
+func (s *store) view(index int) (storeView, []holdView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	passed := time.Since(s.answered)
@@ -174,14 +160,11 @@ func (s *store) view(index int, interval time.Duration) (storeView, []holdView) 
 		v.State = storeAsked
 	case s.answered.IsZero():
 		v.State = storeSilent
-	case passed > interval+2*s.took+staleAfter:
+	case passed > s.pause()+2*s.took+staleAfter:
 		v.State, v.SilentMS = storeSilent, passed.Milliseconds()
 	}
 	if err := cmp.Or(s.failure, s.damaged); err != nil && s.canList() {
 		v.Error = err.Error()
-	}
-	if s.unfit != nil {
-		v.Unfit = s.unfit.Error()
 	}
 	var holds []holdView
 	for _, lock := range s.locks {
@@ -202,15 +185,14 @@ func (s *store) view(index int, interval time.Duration) (storeView, []holdView) 
 
 // serveLocks answers with all stores and holds.
 func (p *page) serveLocks(w http.ResponseWriter, r *http.Request) {
-	p.refreshAll(r.Context())
+	p.refresh(r.Context())
 	answer := struct {
-		IntervalMS int64       `json:"interval_ms"`
 		AllowBreak bool        `json:"allow_break"`
 		Stores     []storeView `json:"stores"`
 		Locks      []holdView  `json:"locks"`
-	}{p.Interval.Milliseconds(), p.AllowBreak, []storeView{}, []holdView{}}
+	}{p.AllowBreak, []storeView{}, []holdView{}}
 	for i, s := range p.stores {
-		v, holds := s.view(i, p.Interval)
+		v, holds := s.view(i)
 		answer.Stores = append(answer.Stores, v)
 		answer.Locks = append(answer.Locks, holds...)
 	}

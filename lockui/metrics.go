@@ -26,7 +26,7 @@ var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func (s *store) figures(add func(name, label string, value float64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.examined.IsZero() {
+	if s.findings != nil {
 		count := map[doctor.Severity]int{}
 		for _, f := range s.findings {
 			count[f.Severity]++
@@ -39,7 +39,7 @@ func (s *store) figures(add func(name, label string, value float64)) {
 		return
 	}
 	up := 0.0
-	if s.failure == nil && !s.listed.IsZero() {
+	if s.failure == nil && !s.answered.IsZero() {
 		up = 1
 	}
 	add("up", "", up)
@@ -66,9 +66,9 @@ func (s *store) figures(add func(name, label string, value float64)) {
 }
 
 // serveMetrics writes the text format of Prometheus. A scrape counts as a viewer for a moment: it
-// lists the stores, unless that was done within the interval.
+// lists the stores, unless that was done lately.
 func (p *page) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	p.refreshAll(r.Context())
+	p.refresh(r.Context())
 	lines := map[string]string{}
 	for _, s := range p.stores {
 		s.figures(func(name, label string, value float64) {

@@ -2,6 +2,8 @@
 
 // All text that comes from the server is shown as text: nothing here makes HTML of it.
 const byID = id => document.getElementById(id);
+// The address of the page may have a password in it, with which fetch takes none that is relative.
+const url = path => new URL(path, location.href);
 const element = (tag, className, ...children) => {
   const node = document.createElement(tag);
   node.className = className;
@@ -53,7 +55,7 @@ byID("columns").append(element("th", "action", element("span", "hidden", "Action
 function rowOf(lock) {
   const key = JSON.stringify([lock.store, lock.name, lock.token, lock.holder]);
   if (!rows.has(key)) {
-    const row = element("tr", "new");
+    const row = element("tr", "");
     row.cells_ = columns.map(column => element("td", column.key + (column.number ? " number" : "")));
     const action = element("td", "action");
     if (answer.allow_break && lock.token) {
@@ -128,7 +130,7 @@ function showStores() {
     const details = element("details", "", summary);
     details.dataset.name = store.name;
     details.open = open.has(store.name);
-    for (const error of [store.error, store.unfit]) if (error) details.append(element("p", "bad", readable(error)));
+    if (store.error) details.append(element("p", "bad", readable(store.error)));
     for (const f of store.findings ?? []) {
       const line = element("p", "finding", element("span", "badge " + f.status, f.status), " ", element("b", "", f.id), " ", readable((f.server ? f.server + ": " : "") + f.found));
       if (f.want) line.append(element("br", ""), readable("Wanted: " + f.want));
@@ -144,21 +146,13 @@ async function look() {
   const mine = ++looks; // an answer to an older look is dropped
   clearTimeout(timer);
   if (document.hidden) return;
-  let pause = 1000;
   try {
-    const response = await fetch("api/locks", { signal: AbortSignal.timeout(15000) });
+    const response = await fetch(url("api/locks"), { signal: AbortSignal.timeout(15000) });
     const text = await response.text();
     if (mine !== looks) return;
-    byID("sign-in").hidden = response.status !== 401;
-    byID("page").hidden = response.status === 401;
-    if (response.status === 401) {
-      byID("status").textContent = "";
-      return;
-    }
     if (!response.ok) throw new Error(text);
     answer = JSON.parse(text);
     answered = performance.now();
-    pause = answer.interval_ms;
     document.body.classList.remove("offline");
     byID("status").textContent = "Live";
     for (const name of ["store", "action"]) document.body.classList.toggle("no-" + name, name === "store" ? answer.stores.length === 1 : !answer.allow_break);
@@ -169,7 +163,7 @@ async function look() {
     document.body.classList.add("offline");
     byID("status").textContent = "Disconnected";
   }
-  timer = setTimeout(look, pause);
+  timer = setTimeout(look, 2000);
 }
 
 let asked; // the hold that the dialog is about
@@ -185,7 +179,7 @@ byID("leave").addEventListener("click", () => byID("break").close());
 byID("do").addEventListener("click", async () => {
   const body = new URLSearchParams({ store: asked.store, name: asked.name, token: asked.token });
   try {
-    const response = await fetch("break", { method: "POST", body });
+    const response = await fetch(url("break"), { method: "POST", body });
     if (response.ok) byID("break").close(); else byID("result").textContent = await response.text();
   } catch (error) {
     byID("result").textContent = "No answer. The hold may be broken or not; it is safe to try again.";
@@ -193,13 +187,6 @@ byID("do").addEventListener("click", async () => {
   look();
 });
 
-byID("sign-in").addEventListener("submit", async event => {
-  event.preventDefault();
-  const response = await fetch("sign-in", { method: "POST", body: new URLSearchParams({ token: byID("token").value }) });
-  byID("refused").textContent = response.ok ? "" : await response.text();
-  byID("token").value = "";
-  look();
-});
 byID("filter").addEventListener("input", show);
 byID("tools").addEventListener("submit", event => event.preventDefault());
 document.addEventListener("keydown", event => {

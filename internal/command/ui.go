@@ -23,7 +23,7 @@ many wait; and what doctor finds in the stores. Each --store is a store of its
 own here; of a quorum, give the URL quorum:?node=URL&node=URL (with URLs
 escaped).
 
-The stores are listed each --interval while somebody watches, and not otherwise.
+The stores are listed every 2 s while somebody watches, and not otherwise.
 
 The page is read-only; --allow-break adds a button that breaks a hold, if it is
 still that hold, with a line on standard error before each and one after it. It
@@ -36,7 +36,7 @@ Exit code: 78 if the address cannot be listened on.`
 
 const uiExample = `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
-  holdfast ui --behind-proxy --host locks.example.com --base-path /locks/`
+  holdfast ui --behind-proxy --host locks.example.com`
 
 // uiEndTimeout is more than a break takes at most.
 const uiEndTimeout = 15 * time.Second
@@ -70,10 +70,7 @@ func newUI(c *cli) *cobra.Command {
 	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached,\n"+
 		"beside localhost and loopback addresses\n"+
 		"(with a token or a proxy: all IP addresses);\nmay be repeated")
-	f.StringVar(&o.BasePath, "base-path", "/", "the `PATH` of the page")
-	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at\n"+
-		"metrics below the --base-path")
-	durationVar(f, &o.Interval, "interval", time.Second, "how often to look at the stores")
+	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at\nmetrics")
 	return cmd
 }
 
@@ -81,9 +78,6 @@ func newUI(c *cli) *cobra.Command {
 func (u *uiCommand) serve(ctx context.Context) error {
 	if u.options.AllowBreak && u.quiet {
 		return usageError(errors.New("--allow-break writes a line for each break, which --quiet forbids"), "one of them")
-	}
-	if u.options.Interval <= 0 {
-		return usageError(fmt.Errorf("--interval %v is not above 0", u.options.Interval), "--interval 1s")
 	}
 	if u.tokenFile != "" {
 		text, err := os.ReadFile(u.tokenFile)
@@ -118,7 +112,7 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.notice(os.Stderr, "the page is at http://%s%s", address, u.options.BasePath)
+	u.notice(os.Stderr, "the page is at http://%s/", address)
 	<-ctx.Done()
 	stop(uiEndTimeout)
 	return ctx.Err()

@@ -32,8 +32,8 @@ func TestUI(t *testing.T) {
 	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("holdfast", "ui", "--listen", "127.0.0.1:0", "--token-file", tokenFile, "--allow-break", "--metrics", "--base-path", "/locks/",
-		"--store", url, "--store", "redis://ada:sesame@127.0.0.1:1/3", "--store", "redis://ada:sesame@127.0.0.1:1/3", "--interval", "100ms",
+	cmd := exec.Command("holdfast", "ui", "--listen", "127.0.0.1:0", "--token-file", tokenFile, "--allow-break", "--metrics",
+		"--store", url, "--store", "redis://ada:sesame@127.0.0.1:1/3", "--store", "redis://ada:sesame@127.0.0.1:1/3",
 		"--store", "quorum:?node=redis%3A%2F%2F%3Asesame%40127.0.0.1%3A1&node=redis%3A%2F%2F127.0.0.1%3A2&node=redis%3A%2F%2F127.0.0.1%3A3")
 	messages, err := cmd.StderrPipe()
 	if err != nil {
@@ -45,7 +45,7 @@ func TestUI(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill() }()
 	lines := bufio.NewReader(messages)
 	line, err := lines.ReadString('\n')
-	match := regexp.MustCompile(`^holdfast: the page is at (http://127\.0\.0\.1:\d+/locks/)\n$`).FindStringSubmatch(line)
+	match := regexp.MustCompile(`^holdfast: the page is at (http://127\.0\.0\.1:\d+/)\n$`).FindStringSubmatch(line)
 	if match == nil {
 		t.Fatalf("%q %v", line, err)
 	}
@@ -96,7 +96,7 @@ func TestUI(t *testing.T) {
 	seen += before + line
 
 	// An open connection does not keep it from ending.
-	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/locks/"))
+	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/"))
 	if err != nil {
 		t.Fatal(err)
 	}
