@@ -7,10 +7,8 @@
 // different containers too if they share it.
 //
 // Order: the waiters of a name get it in the order in which they came, over all processes. The
-// first sixteen are notified of their turn at once. A waiter behind them looks every 10 ms for each
-// place before it. It keeps its turn, since it is notified when it comes near. On a system that has
-// no room for one more watch, every waiter looks so. Shared and limited
-// locks, places and keeps follow the rule of package driver.
+// first sixteen are notified of their turn at once, if the system has room for one more watch. The
+// others look every 10 ms for each place before them.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. The first process that waits sees that within 10
@@ -30,9 +28,9 @@
 // raises those of some other names, too.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
-// clock is for display, and tells one boot from the next in containers that have a boot id of their
-// own (LXC, Incus, systemd-nspawn). Among these, a step of the wall clock by more than 10 s ends
-// keeps, and the detached holds of processes that have ended; the holds of others stay.
+// clock tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
+// systemd-nspawn). Among these, a step of it by more than 10 s ends keeps, and the detached holds
+// of processes that have ended.
 //
 // A hold that is broken ends within 100 ms in its process.
 //
@@ -43,7 +41,7 @@
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
 // locks holds up all requests for the names that share that lock, until it goes on or is killed.
-// Requests fail when their context ends; exclusion holds.
+// Requests fail when their context ends, and Close after 3 s. Exclusion holds.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
@@ -102,8 +100,8 @@
 // The members of a group that may write the folder are trusted. Each of them can take, break and
 // block every lock, see its holder and metadata, and make records lie. Owner secrets are not in the
 // folder, only their SHA-256. Nothing in the folder leads a process out of it, and no file is
-// written, or given other permissions, that has another name elsewhere or was moved there. A sticky folder is refused, since its users may not
-// replace each other's files.
+// written, or given other permissions, that has another name elsewhere or was moved there. A sticky
+// folder is refused, since its users may not replace each other's files.
 //
 // A user with the right to read the folder alone can list the names of locks, and cannot open a
 // file: that user blocks no lock, and sees no holder and no metadata. A user with the right to

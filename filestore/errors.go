@@ -12,47 +12,33 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A fileError is the error of an operation on a file: the operation, the path, the cause, and
-// advice.
-type fileError struct {
-	verb, path string
-	cause      error
-}
-
-// wrapErr returns the fileError for err. It returns err if that already names what is wrong, or
-// nil.
+// wrapErr adds to an error what was done with which file, and advice. It returns nil for nil, and an
+// error that already says what is wrong.
 func wrapErr(verb, path string, err error) error {
-	var known *fileError
-	if err == nil || errors.As(err, &known) || driver.Permanent(err) {
+	if err == nil || driver.Permanent(err) {
 		return err
 	}
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
-	return &fileError{verb: verb, path: path, cause: err}
+	advice := ""
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		advice = ": all who share these locks must be allowed to read and write the folder and its files"
+	case errors.Is(err, syscall.EROFS):
+		advice = ": choose a folder that can be written"
+	case isFull(err):
+		advice = ": free some space there, or raise the limit"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		advice = ": raise the limit of open files"
+	}
+	return fmt.Errorf("cannot %s %s: %w%s", verb, shownPath(path), err, advice)
 }
 
 // notApplied is wrapErr for a request that has changed nothing.
 func notApplied(verb, path string, err error) error {
 	return driver.NotApplied(wrapErr(verb, path, err))
-}
-
-func (e *fileError) Unwrap() error { return e.cause }
-
-func (e *fileError) Error() string {
-	text := fmt.Sprintf("cannot %s %s: %v", e.verb, shownPath(e.path), e.cause)
-	switch {
-	case errors.Is(e.cause, fs.ErrPermission):
-		text += ": all who share these locks must be allowed to read and write the folder and its files"
-	case errors.Is(e.cause, syscall.EROFS):
-		text += ": choose a folder that can be written"
-	case isFull(e.cause):
-		text += ": free some space there, or raise the limit"
-	case errors.Is(e.cause, syscall.EMFILE), errors.Is(e.cause, syscall.ENFILE):
-		text += ": raise the limit of open files"
-	}
-	return text
 }
 
 // isFull reports whether an error says that there is no space.

@@ -12,9 +12,8 @@ import (
 
 // How a file is locked.
 const (
-	exclusive = syscall.LOCK_EX | syscall.LOCK_NB
+	exclusive = syscall.LOCK_EX
 	shared    = syscall.LOCK_SH | syscall.LOCK_NB
-	awaited   = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
 )
 
@@ -26,8 +25,8 @@ const (
 	clockStep = time.Duration(0)
 )
 
-// setLock locks or unlocks the whole file. It returns errLocked at once, or waits for those that
-// have the lock. The lock belongs to the open file description, not to the process: it lasts until
+// setLock locks or unlocks the whole file. For an exclusive lock it waits. If a shared one is not
+// free, it returns errLocked. The lock belongs to the open file description, not to the process: it lasts until
 // the last descriptor is closed, in any process.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()

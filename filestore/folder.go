@@ -106,7 +106,7 @@ func (f *folder) close() {
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)
 	if err != nil {
-		return wrapErr("examine", path, err)
+		return err
 	}
 	user, owner, mode, isMissing := os.Geteuid(), ownerOf(info), info.Mode(), path != s.dir
 	switch {
@@ -115,7 +115,7 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 			"trusted: choose a local folder, or allow it with allow_network=true",
 			driver.ErrUnsupported, s.dir, kind)
 	case !info.IsDir():
-		return wrapErr("open", path, syscall.ENOTDIR)
+		return syscall.ENOTDIR
 	case owner != user && owner != 0 && (!isMissing || user == 0):
 		return fmt.Errorf("%w: %s belongs to the user %d, and this process runs as the user %d: "+
 			"name a folder of this user, or one of root that a group may write",

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // lockCount is the number of kernel locks. Each name has one of them.
@@ -31,14 +29,18 @@ func lockOf(file string) int {
 type kernelLock struct {
 	folder  *folder
 	number  int
-	file    *os.File   // nil until it is needed
-	granted chan error // of a wait that goes on; nil if there is none
-	written time.Time  // the time of the file when it was locked
-	former  []byte     // what the file had when the counter was read
-	free    string     // the file of a free name, which is deleted soon
+	file    *os.File  // nil until it is needed
+	written time.Time // the time of the file when it was locked
+	former  []byte    // what the file had when the counter was read
+	free    string    // the file of a free name, which is deleted soon
 }
 
-func (l *kernelLock) name() string { return fmt.Sprintf(".lock-%02d", l.number) }
+func (l *kernelLock) name() string { return lockFile(l.number) }
+
+func lockFile(number int) string { return fmt.Sprintf(".lock-%02d", number) }
+
+// spare returns the name of the spare file. The holder of the lock uses it.
+func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
 
 // leave reports whether the file of a name that an owner has made free stays for a moment, one for
 // each lock. To make and delete a file each time that the same name is locked takes as long as all
@@ -52,29 +54,15 @@ func (l *kernelLock) leave(file, owner string) bool {
 	return l.free == file
 }
 
-// spare returns the name of the spare file. The holder of the lock uses it.
-func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
-
-// lock takes the lock.
-func (l *kernelLock) lock(ctx context.Context) (err error) {
+// lock waits for the lock and takes it. The kernel serves those that wait in order.
+func (l *kernelLock) lock() (err error) {
 	for {
 		if l.file == nil {
-			if l.file, err = l.open(ctx); err != nil {
+			if l.file, err = l.open(); err != nil {
 				return err
 			}
 		}
-		// While a wait goes on, its goroutine alone takes the lock and gives it back: the open
-		// file, which all of them use, would get it again at once.
-		if err = errLocked; l.granted == nil {
-			err = setLock(l.file, exclusive)
-		}
-		if errors.Is(err, errLocked) {
-			err = l.await(ctx)
-		}
-		switch {
-		case errors.Is(err, errLocked):
-			continue
-		case err != nil:
+		if err := setLock(l.file, exclusive); err != nil {
 			return notApplied("lock", l.folder.path(l.name()), err)
 		}
 		if info, err := l.file.Stat(); err == nil && namesOf(info) > 0 {
@@ -88,61 +76,28 @@ func (l *kernelLock) lock(ctx context.Context) (err error) {
 
 func (l *kernelLock) unlock() { _ = setLock(l.file, unlocked) }
 
-// await waits for the lock, which another process has. The kernel serves those that wait in order.
-// The wait goes on when ctx has ended, since nothing ends it, and is that of the next request. A
-// lock that comes when nobody wants it is given back.
-func (l *kernelLock) await(ctx context.Context) error {
-	const unwanted = 10 * time.Millisecond
-	if l.granted == nil {
-		file, granted := l.file, make(chan error)
-		l.granted = granted
-		go func() {
-			defer close(granted)
-			err := setLock(file, awaited)
-			select {
-			case granted <- err:
-			case <-time.After(unwanted):
-				_ = setLock(file, unlocked)
-			}
-		}()
-	}
-	select {
-	case err, ok := <-l.granted:
-		l.granted = nil
-		if !ok {
-			return errLocked
-		}
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("another process keeps it, which is stopped or whose disk hangs: %w", ctx.Err())
-	}
-}
-
 // open opens the file, and makes it if it is missing. It never gives other permissions to a file
 // that it finds, which may have been moved there. A file that another user has just made gets its
 // permissions a moment later. If that user was killed before, the next one who may open it makes it
 // anew: it is empty, and nobody uses it while it is locked.
-func (l *kernelLock) open(ctx context.Context) (*os.File, error) {
+func (l *kernelLock) open() (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
-	f := l.folder
 	for waited := time.Duration(0); ; waited += step {
-		file, info, err := f.open(l.name(), os.O_RDWR)
-		if err == nil && info.Size() == 0 && info.Mode().Perm() != f.mode && setLock(file, exclusive) == nil {
-			if info, err = file.Stat(); err == nil && info.Size() == 0 {
-				_ = f.Remove(l.name())
+		file, info, err := l.folder.open(l.name(), os.O_RDWR)
+		if err == nil && info.Size() == 0 && info.Mode().Perm() != l.folder.mode && setLock(file, exclusive) == nil {
+			if info, err = file.Stat(); err == nil && info.Size() == 0 && namesOf(info) > 0 {
+				_ = l.folder.Remove(l.name())
 			}
 			file.Close()
-			file, _, err = f.open(l.name(), os.O_RDWR)
+			file, _, err = l.folder.open(l.name(), os.O_RDWR)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			file, err = f.create(l.name())
+			file, err = l.folder.create(l.name())
 		}
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
-			return file, notApplied("open", f.path(l.name()), err)
+			return file, notApplied("open", l.folder.path(l.name()), err)
 		}
-		if err := retry.Sleep(ctx, step); err != nil {
-			return nil, driver.NotApplied(err)
-		}
+		time.Sleep(step)
 	}
 }
 

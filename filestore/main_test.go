@@ -178,8 +178,9 @@ func roleAcquire(s *Store, args []string) error {
 		fmt.Println("held by", res.Held.Holder)
 		return nil
 	}
+	err = release(s, req)
 	fmt.Println(res.Token)
-	return release(s, req)
+	return err
 }
 
 // takeTurn waits until an owner has its name, and returns the token. It calls waits when it begins

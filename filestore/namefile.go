@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 // The file of a name is JSON. Its first line has a header, and each line after it an entry:
 //
 //	{"holdfast":2,"name":"deploy","boot":"…","boot_began_ms":9,"entries":[
-//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":                 9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //	,{"token":10,…}
 //	]}
 //
@@ -26,9 +27,9 @@ import (
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
 //
-// The file has whole pages. An entry keeps its place in the file. One that ends leaves a line of
-// spaces, and so is the room for others. So most changes are within one page, which is written in
-// place (see state.write).
+// The file has whole pages, and the end of an entry has the same width whatever it is. So an entry
+// that is prolonged, or is made or ends as the last one, changes one page as a rule, and that is
+// written in place (see state.write).
 
 // fileFormat is the number in the first field of every file. A later format that this version must
 // not misread gets another number.
@@ -49,11 +50,16 @@ type entryData struct {
 	detached bool   // the session does not end it
 	public   string // JSON from the field "since" on
 
-	line line // in the file that was read; the zero line if it is not there
+	line lineRead
 }
 
-// A line is where an entry stands in a file.
-type line struct{ at, size int }
+// A lineRead is an entry as it was read.
+type lineRead struct {
+	text    string // "" for a new entry
+	until   time.Duration
+	kept    bool
+	session string
+}
 
 type (
 	queue = lockqueue.Queue[entryData]
@@ -69,6 +75,7 @@ type publicData struct {
 
 const (
 	headerEnd = ",\"entries\":[\n"
+	entryText = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%18d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 	fileEnd   = "]}\n"
 
 	// pageSize is the size of the pages of a file. A write within one is done or not done when the
@@ -76,39 +83,35 @@ const (
 	pageSize = 4096
 )
 
-// encodeFile returns the contents of a name's file. The entries that were in its former contents
-// keep their places and their lines, apart from the line of an owner. A new file, one without room
-// for another entry, and one that is mostly spaces are written anew, with room for an eighth more.
-func encodeFile(h *header, q *queue, former, owner string) []byte {
-	contents := make([]byte, 0, max(len(former), pageSize))
+// encodeFile returns the contents of a name's file. They have the former size, unless that is too
+// small or twice too large.
+func encodeFile(h *header, q *queue, formerSize int) []byte {
+	contents := make([]byte, 0, max(formerSize, pageSize))
 	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
 	contents = append(contents, headerEnd...)
-	used, separator := len(contents), byte(' ')
+	separator := byte(' ')
 	for e := range q.All() {
-		var line string
-		was := e.Data.line
-		if former == "" || was.size == 0 || e.Owner == owner {
-			line = encodeEntry(e)
-		} else {
-			line = former[was.at+1 : was.at+was.size]
-		}
-		if former != "" {
-			contents = appendBlank(contents, was.at)
-		}
 		contents = append(contents, separator)
-		contents = append(contents, line...)
-		used, separator = used+len(line), ','
-	}
-	size := len(former)
-	if size < len(contents)+len(fileEnd) || size > 2*used+2*pageSize || size%pageSize > 0 {
-		if former != "" {
-			return encodeFile(h, q, "", owner)
+		if e.Data.line == (lineRead{e.Data.line.text, e.Until, e.Kept, e.Data.session}) {
+			contents = append(contents, e.Data.line.text...)
+		} else {
+			contents = appendEntry(contents, e)
 		}
-		size = len(contents) + len(contents)/8 + len(fileEnd) + pageSize - 1
+		contents = append(contents, '\n')
+		separator = ','
+	}
+	size, used := formerSize, len(contents)+len(fileEnd)
+	if size < used || size > 2*used+2*pageSize || size%pageSize > 0 {
+		size = used + used/8 + pageSize - 1
 		size -= size % pageSize
 	}
-	contents = appendBlank(contents, size-len(fileEnd))
-	return append(contents, fileEnd...)
+	return fmt.Appendf(contents, "%*s", size-len(contents), fileEnd)
+}
+
+// appendEntry appends the line of an entry.
+func appendEntry(contents []byte, e *entry) []byte {
+	return fmt.Appendf(contents, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept,
+		e.Data.detached, e.Data.session, e.Owner, e.Data.public)
 }
 
 // changedPage returns the only page in which the contents of a file differ from the former ones. It
@@ -128,33 +131,6 @@ func changedPage(former string, contents []byte) (at int, page []byte, isOne boo
 	return at, page, true
 }
 
-// appendBlank appends a line of spaces up to a place, unless that is behind.
-func appendBlank(contents []byte, end int) []byte {
-	for len(contents) < end-1 {
-		contents = append(contents, ' ')
-	}
-	if len(contents) < end {
-		contents = append(contents, '\n')
-	}
-	return contents
-}
-
-// encodeEntry returns the line of an entry, behind what separates it from the one before.
-func encodeEntry(e *entry) string {
-	line := make([]byte, 0, 512)
-	number := func(key string, n int64) { line = strconv.AppendInt(append(line, key...), n, 10) }
-	number(`{"token":`, e.Token)
-	number(`,"tokens":`, int64(e.Tokens))
-	number(`,"limit":`, int64(e.Limit))
-	number(`,"until_ns":`, int64(e.Until))
-	line = strconv.AppendBool(append(line, `,"kept":`...), e.Kept)
-	line = strconv.AppendBool(append(line, `,"detached":`...), e.Data.detached)
-	line = append(append(line, `,"session":"`...), e.Data.session...)
-	line = append(append(line, `","owner_sha256":"`...), e.Owner...)
-	line = append(append(line, `",`...), e.Data.public...)
-	return string(append(line, '\n'))
-}
-
 // decodeFile returns the header of a name's file and the entries, in their order.
 func decodeFile(contents string) (h header, entries []entry, err error) {
 	first, _, isWhole := strings.Cut(contents, headerEnd)
@@ -166,70 +142,59 @@ func decodeFile(contents string) (h header, entries []entry, err error) {
 	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "":
 		return h, nil, errNotOurs
 	}
-	at, end := len(first)+len(headerEnd), len(contents)-len(fileEnd)
-	entries = make([]entry, 0, (end-at)/256)
-	last, separator := int64(0), byte(' ')
-	for at < end {
-		text, _, _ := strings.Cut(contents[at:end], "\n")
-		if strings.Count(text, " ") < len(text) {
-			blank := max(strings.IndexByte(text, '{')-1, 0)
-			e, ok := decodeEntry(text[min(blank+1, len(text)):])
-			ok = ok && strings.Count(text[:blank], " ") == blank && text[blank] == separator
-			if !ok || e.Token <= last || e.Token > driver.MaxToken {
-				return h, nil, errNotOurs
-			}
-			e.Data.line = line{at + blank, len(text) + 1 - blank}
-			last, separator = e.Token, ','
-			entries = append(entries, e)
+	body := strings.TrimRight(contents[len(first)+len(headerEnd):len(contents)-len(fileEnd)], " \n")
+	entries = make([]entry, 0, len(body)/256)
+	for separator, last := " ", int64(0); body != ""; separator = "," {
+		var line string
+		line, body, _ = strings.Cut(body, "\n")
+		line, isSeparate := strings.CutPrefix(line, separator)
+		e, ok := decodeEntry(line)
+		if !isSeparate || !ok || e.Token <= last || e.Token > driver.MaxToken {
+			return h, nil, errNotOurs
 		}
-		at += len(text) + 1
+		last = e.Token
+		entries = append(entries, e)
 	}
 	return h, entries, nil
 }
 
 var errNotOurs = errors.New("it is not what this store has written")
 
-// decodeEntry is the reverse of encodeEntry.
+// decodeEntry is the reverse of appendEntry.
 func decodeEntry(line string) (e entry, ok bool) {
-	ok = true
-	skip := func(text string) {
-		rest, isThere := strings.CutPrefix(line, text)
-		line, ok = rest, ok && isThere
+	rest, ok := line, true
+	field := func(key string) string {
+		value, after, isThere := strings.Cut(rest, ",")
+		value, isNext := strings.CutPrefix(value, key)
+		rest, ok = after, ok && isThere && isNext
+		return value
 	}
-	number := func(key string) (n int64) {
-		const most = 18 // digits of an int64
-		skip(key)
-		i := 0
-		for ; i < min(len(line), most) && '0' <= line[i] && line[i] <= '9'; i++ {
-			n = 10*n + int64(line[i]-'0')
-		}
-		line, ok = line[i:], ok && i > 0
+	number := func(key string, most int64) int64 {
+		n, err := strconv.ParseInt(strings.TrimLeft(field(key), " "), 10, 64)
+		ok = ok && err == nil && 0 < n && n <= most
 		return n
 	}
 	flag := func(key string) bool {
-		skip(key)
-		isSet := strings.HasPrefix(line, "true")
-		skip(strconv.FormatBool(isSet))
+		isSet, err := strconv.ParseBool(field(key))
+		ok = ok && err == nil
 		return isSet
 	}
-	text := func(key string, size int) string {
-		skip(key)
-		text := line[:min(size, len(line))]
-		line = line[len(text):]
-		skip(`"`)
-		return text
+	hex := func(key string, size int) string {
+		text := field(key)
+		ok = ok && len(text) == size+len(`""`)
+		return strings.Trim(text, `"`)
 	}
-	e.Token = number(`{"token":`)
-	e.Tokens = int(number(`,"tokens":`))
-	e.Limit = int(number(`,"limit":`))
-	e.Until = time.Duration(number(`,"until_ns":`))
-	e.Kept = flag(`,"kept":`)
-	e.Data.detached = flag(`,"detached":`)
-	e.Data.session = text(`,"session":"`, sessionIDLen)
-	e.Owner = text(`,"owner_sha256":"`, 2*sha256.Size)
-	skip(",")
-	e.Data.public = line
-	return e, ok && e.Limit > 0 && e.Limit <= driver.Shared && e.Tokens > 0 && e.Tokens <= driver.MaxTokens
+	e.Token = number(`{"token":`, driver.MaxToken)
+	e.Tokens = int(number(`"tokens":`, driver.MaxTokens))
+	e.Limit = int(number(`"limit":`, driver.Shared))
+	e.Until = time.Duration(number(`"until_ns":`, math.MaxInt64/2))
+	e.Kept = flag(`"kept":`)
+	e.Data.detached = flag(`"detached":`)
+	e.Data.session = hex(`"session":`, sessionIDLen)
+	e.Owner = hex(`"owner_sha256":`, 2*sha256.Size)
+	e.Data.public = rest
+	e.Data.line = lineRead{line, e.Until, e.Kept, e.Data.session}
+	return e, ok
 }
 
 // newEntryData returns what is kept with the entry of a request.

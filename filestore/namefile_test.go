@@ -79,13 +79,13 @@ func TestManyEntries(t *testing.T) {
 	full := queue{}
 	data := newEntryData(&held, s.folder.session.Load().id, time.Now())
 	entries := []entry{{Owner: newActor("name", held.Owner).hash, Token: token, Tokens: 1, Limit: driver.Shared, Until: s.host.uptime() + time.Hour, Data: data}}
-	for size := 0; size < mostRead/2*8/9-64<<10; size += len(encodeEntry(&entries[0])) + 1 {
+	for size := 0; size < mostRead/2*8/9-64<<10; size += len(appendEntry(nil, &entries[0])) + 1 {
 		last := entries[len(entries)-1]
 		last.Owner, last.Token = newActor("name", fmt.Sprint(last.Token)).hash, last.Token+1
 		entries = append(entries, last)
 	}
 	full.Restore(entries)
-	writeFile(t, s.pathOf("name"), string(encodeFile(&header{Format: fileFormat, Name: "name", bootMark: s.host.bootMark()}, &full, "", "")))
+	writeFile(t, s.pathOf("name"), string(encodeFile(&header{Format: fileFormat, Name: "name", bootMark: s.host.bootMark()}, &full, 0)))
 	more := 0
 	for err := error(nil); err == nil; more++ {
 		var res driver.Result

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -22,8 +23,8 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next (is /proc mounted?): %w", err)
 	}
-	if _, errno := bootTime(); errno != 0 {
-		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", errno)
+	if _, err := bootTime(); err != nil {
+		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", err)
 	}
 	offset, err := timeNamespaceOffset()
 	if err != nil {
@@ -38,11 +39,10 @@ func thisHost() (host, error) {
 
 // bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since stops while the host is
 // suspended, and differs from process to process.
-func bootTime() (time.Duration, syscall.Errno) {
-	const clockBoottime = 7
-	var ts syscall.Timespec
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano()), errno
+func bootTime() (time.Duration, error) {
+	var ts unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Duration(ts.Nano()), err
 }
 
 // timeNamespaceOffset returns how far the boot clock of this time namespace is ahead of the host's.

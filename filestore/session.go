@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -26,24 +27,24 @@ import (
 // missing.
 //
 // The file is also where the Store gets notices: others append a line with the owner of an entry
-// and its token. The Store watches the file, if it has a place near the front, or a hold for some
-// time. What waits farther back is looked at from time to time, and so are the sessions of those
-// before it.
+// and its token. A goroutine receives them, and looks for the death of the processes before a place
+// at the front. It watches the file, if there is a place near the front, or a hold for some time.
+// Otherwise it looks from time to time.
 type session struct {
-	folder *folder
-	id     string
-	file   *os.File
+	folder   *folder
+	id       string
+	file     *os.File
+	begins   int64         // where the notices begin, behind the header
+	closing  chan struct{} // closed at the end
+	ended    chan struct{} // closed when run has ended
+	changed  chan struct{} // has a value when there is another entry to look at
+	sweeping sync.WaitGroup
+	watcher  atomic.Pointer[fsnotify.Watcher] // of run; nil if there is none
 
-	mu       sync.Mutex
-	entries  map[string]ownEntry // by the hash of the owner
-	begins   int64               // where the notices begin, behind the header
-	read     int64               // up to where the file has been read
-	watcher  *fsnotify.Watcher   // nil if there is none
-	timer    *time.Timer         // of the looks
-	nextLook time.Time           // when it fires; zero if it is not set
-	idle     bool                // there were no entries at the latest look
-	closed   bool
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	entries map[string]ownEntry // by the hash of the owner
+	busy    time.Time           // when run saw an entry for the last time
+	sleeps  bool                // run has seen none for some time, and must be woken
 }
 
 // An ownEntry is an entry that was made, or last renewed, through this Store.
@@ -72,8 +73,12 @@ const (
 	// as long as a short program.
 	longHold = 2 * time.Second
 
-	// idleTime is half of the time after which a watcher without entries is closed, at least.
+	// idleTime is how long there are no entries before the watcher is closed, and nothing is looked
+	// at any more.
 	idleTime = 500 * time.Millisecond
+
+	// longestLook is how long an entry that has ended may stay.
+	longestLook = time.Minute
 
 	// maxBefore is how many sessions a Store looks at for an entry. The next
 	// request for the name finds the death of one of the others.
@@ -106,10 +111,9 @@ func (f *folder) openSession() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.timer = time.AfterFunc(time.Hour, s.look)
-	s.timer.Stop()
 	f.session.Store(s)
-	s.running.Go(f.sweep)
+	go s.run()
+	s.sweeping.Go(f.sweep)
 	return s, nil
 }
 
@@ -124,7 +128,7 @@ func (f *folder) makeSession() (*session, error) {
 			return nil, notApplied("create", f.path(sessionFile(id)), err)
 		}
 		begins := 0
-		if err = setLock(file, awaited); err == nil { // Others may look at it, for a moment.
+		if err = setLock(file, exclusive); err == nil { // Others may look at it, for a moment.
 			begins, err = fmt.Fprintf(file, "%s%d,\"started\":%q}\n",
 				sessionHeader, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 		}
@@ -134,7 +138,10 @@ func (f *folder) makeSession() (*session, error) {
 			return nil, notApplied("write", f.path(sessionFile(id)), err)
 		}
 		if _, err := f.Lstat(sessionFile(id)); err == nil {
-			return &session{folder: f, id: id, file: file, begins: int64(begins), entries: map[string]ownEntry{}}, nil
+			return &session{
+				folder: f, id: id, file: file, begins: int64(begins), entries: map[string]ownEntry{},
+				closing: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}, 1),
+			}, nil
 		}
 		file.Close() // It was swept before it was locked.
 	}
@@ -216,12 +223,11 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, or that it has none. The function that
-// it returns undoes that.
-func (s *session) note(who actor, st *state) (undo func()) {
-	own := ownEntry{actor: who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
+// note keeps what there is to know of the entry of an actor, or that it has none.
+func (s *session) note(st *state) {
+	own := ownEntry{actor: st.who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
 	for e := range st.queue.All() {
-		if e.Owner == who.hash {
+		if e.Owner == st.who.hash {
 			own.until = e.Until
 			break
 		}
@@ -235,129 +241,124 @@ func (s *session) note(who actor, st *state) (undo func()) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	former := s.entries[who.hash]
-	s.setLocked(who.hash, own, st.now)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.setLocked(who.hash, former, st.now)
-	}
-}
-
-// setLocked sets what is known of an entry, unless that has ended, and sees to it that there is a
-// watch, or a look in time.
-func (s *session) setLocked(hash string, e ownEntry, now time.Duration) {
-	if e.until > now {
-		s.entries[hash], s.idle = e, false
-		s.watchLocked(e)
-		s.scheduleLocked(s.lookIn(e, now))
-	} else if delete(s.entries, hash); len(s.entries) == 0 && s.watcher != nil {
-		s.scheduleLocked(idleTime)
-	}
-}
-
-// watchLocked begins to watch the file for an entry, if that is a hold or near, and the system can
-// do that, and has room. A hold that is short needs no watcher.
-func (s *session) watchLocked(e ownEntry) {
-	isShort := e.position == 0 && time.Since(e.noted) < longHold
-	if isShort || e.position > near || s.watcher != nil || s.closed {
+	if own.until == 0 {
+		delete(s.entries, own.hash)
 		return
 	}
+	s.entries[own.hash] = own
+	s.wakeLocked(own)
+}
+
+// wakeLocked wakes run for an entry, unless that is a hold, at which the next look is in time.
+func (s *session) wakeLocked(e ownEntry) {
+	if e.position > 0 || s.sleeps {
+		s.sleeps = false
+		select {
+		case s.changed <- struct{}{}:
+		default: // It has been woken.
+		}
+	}
+}
+
+// run receives notices and looks at the entries, until the session is closed.
+func (s *session) run() {
+	defer close(s.ended)
+	store, read := s.folder.store, s.begins
+	var looked time.Time // for the death of others
+	for {
+		read = s.receive(read)
+
+		now, interval, isToWatch := store.host.uptime(), longestLook, false
+		watcher := s.watcher.Load()
+		var behind []ownEntry
+		s.mu.Lock()
+		for hash, e := range s.entries {
+			look := e.until - now + time.Millisecond
+			if e.position > 0 && (watcher == nil || len(e.before) > 0) {
+				look = lookStep * time.Duration(e.position)
+			} else if watcher == nil {
+				look = holdLook
+			}
+			if e.until <= now {
+				delete(s.entries, hash)
+				continue
+			}
+			interval = min(interval, look)
+			isShort := e.position == 0 && time.Since(e.noted) < longHold
+			isToWatch = isToWatch || e.position <= near && !isShort
+			if len(e.before) > 0 {
+				behind = append(behind, e)
+			}
+		}
+		if len(s.entries) > 0 {
+			s.busy = time.Now()
+		}
+		sleeps := time.Since(s.busy) > idleTime
+		if len(s.entries) == 0 && !sleeps {
+			interval = holdLook
+		}
+		s.sleeps = sleeps
+		s.mu.Unlock()
+
+		switch {
+		case isToWatch && watcher == nil && s.watch():
+			continue // with what came before
+		case sleeps && watcher != nil:
+			s.watcher.Store(nil) // There are few of them in a system.
+			watcher.Close()
+			continue
+		case watcher == nil:
+			watcher = &fsnotify.Watcher{} // Its channels are nil.
+		}
+
+		if time.Since(looked) >= lookStep {
+			looked = time.Now()
+			sessions := examiner{folder: s.folder, living: map[string]bool{}}
+			for _, e := range behind {
+				if slices.ContainsFunc(e.before, func(id string) bool { return !sessions.isAlive(id) }) {
+					store.notices.Send(e.name, e.owner, 0)
+				}
+			}
+		}
+
+		select {
+		case <-watcher.Events:
+		case <-watcher.Errors: // It has missed some, perhaps all that come later.
+			store.notices.Send("", "", 0)
+		case <-s.changed:
+		case <-time.After(interval):
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// watch begins to watch the file, if the system can do that, and has room.
+func (s *session) watch() bool {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return
+		return false
 	}
 	if watcher.Add(s.folder.path(sessionFile(s.id))) != nil {
 		watcher.Close()
-		return
+		return false
 	}
-	s.watcher = watcher
-	s.running.Go(func() {
-		s.receive() // what came before
-		for {
-			select {
-			case _, isOpen := <-watcher.Events:
-				if !isOpen {
-					return
-				}
-				s.receive()
-			case _, isOpen := <-watcher.Errors: // It has missed some, perhaps all that come later.
-				if !isOpen {
-					return
-				}
-				s.folder.store.notices.Send("", "", 0)
-			}
-		}
-	})
+	s.watcher.Store(watcher)
+	return true
 }
 
-// lookIn returns for how long an entry needs no look: until its end, if it is watched.
-func (s *session) lookIn(e ownEntry, now time.Duration) time.Duration {
-	switch {
-	case s.watcher != nil && len(e.before) == 0:
-		return e.until - now + time.Millisecond
-	case e.position == 0:
-		return holdLook
-	}
-	return lookStep * time.Duration(e.position)
-}
-
-// scheduleLocked makes the next look come within a time.
-func (s *session) scheduleLocked(interval time.Duration) {
-	next := time.Now().Add(interval)
-	if !s.closed && (s.nextLook.IsZero() || next.Before(s.nextLook)) {
-		s.nextLook = next
-		s.timer.Reset(interval)
-	}
-}
-
-// look looks for notices, and for the death of those before the places of this Store. It forgets
-// the entries that have ended.
-func (s *session) look() {
-	s.receive()
-	now := s.folder.store.host.uptime()
-	var behind []ownEntry
-	s.mu.Lock()
-	if s.idle && s.watcher != nil {
-		s.watcher.Close() // There are few of them in a system.
-		s.watcher = nil
-	}
-	s.nextLook = time.Time{}
-	for hash, e := range s.entries {
-		s.setLocked(hash, e, now)
-		if e.until > now && len(e.before) > 0 {
-			behind = append(behind, e)
-		}
-	}
-	if s.idle = len(s.entries) == 0; s.idle && s.watcher != nil {
-		s.scheduleLocked(idleTime)
-	}
-	s.mu.Unlock()
-	sessions := examiner{folder: s.folder, living: map[string]bool{}}
-	for _, e := range behind {
-		if slices.ContainsFunc(e.before, func(id string) bool { return !sessions.isAlive(id) }) {
-			s.folder.store.notices.Send(e.name, e.owner, 0)
-		}
-	}
-}
-
-// receive sends the notices that others have written into the file. It cuts a file that is long.
-func (s *session) receive() {
-	s.mu.Lock()
+// receive sends the notices that others have written into the file from a place on, and returns up
+// to where it has read. It cuts a file that is long.
+func (s *session) receive(from int64) int64 {
 	info, err := s.file.Stat()
-	if err != nil || info.Size() <= s.read || s.closed {
-		s.mu.Unlock()
-		return
+	if err != nil || info.Size() <= from {
+		return from
 	}
-	text := make([]byte, min(info.Size()-s.read, maxNotices))
-	n, _ := s.file.ReadAt(text, s.read)
+	text := make([]byte, min(info.Size()-from, maxNotices))
+	n, _ := s.file.ReadAt(text, from)
 	text = text[:bytes.LastIndexByte(text[:n], '\n')+1]
-	s.read += int64(len(text))
+	from += int64(len(text))
 	isCut := info.Size() > maxNotices && s.file.Truncate(s.begins) == nil
-	if isCut {
-		s.read = s.begins
-	}
-	s.mu.Unlock()
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 {
@@ -369,7 +370,9 @@ func (s *session) receive() {
 	}
 	if isCut {
 		s.folder.store.notices.Send("", "", 0) // Some that came before the cut are lost.
+		return s.begins
 	}
+	return from
 }
 
 // send passes a notice on to the owner of an entry, which is no place any more if there is a token.
@@ -384,7 +387,8 @@ func (s *session) send(hash string, token int64, before []string) {
 		e.position, e.before = int(-token), before
 	}
 	if isOwn {
-		s.setLocked(hash, e, s.folder.store.host.uptime())
+		s.entries[hash] = e
+		s.wakeLocked(e)
 	}
 	s.mu.Unlock()
 	if isOwn && token >= 0 {
@@ -394,14 +398,12 @@ func (s *session) send(hash string, token int64, before []string) {
 
 // close ends the session. A process that has inherited the file keeps it alive.
 func (s *session) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.timer.Stop()
-	if s.watcher != nil {
-		s.watcher.Close()
+	close(s.closing)
+	<-s.ended
+	s.sweeping.Wait()
+	if watcher := s.watcher.Load(); watcher != nil {
+		watcher.Close()
 	}
-	s.mu.Unlock()
-	s.running.Wait()
 	s.file.Close()
 	s.folder.session.Store(nil)
 	_, _ = s.folder.isAlive(s.id) // It removes a dead one.

@@ -2,7 +2,8 @@ package filestore
 
 import (
 	"cmp"
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +17,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// A state is that of a name: its file, and the rule over its entries.
+// A state is that of a name, from its file, while a request has the kernel lock.
 type state struct {
 	examiner
 	lock     *kernelLock
 	file     string
+	who      actor
+	own      *session // of this Store; nil if it needs none
 	opened   *os.File // nil if it is missing
 	contents string
 	written  time.Time
@@ -35,62 +38,90 @@ type state struct {
 	broken []entry
 }
 
-// An actor is the owner whose request is made. The zero actor is nobody.
+// An actor is the owner whose request is made. One without an owner is nobody, and looks at the
+// file of any name if it has no name.
 type actor struct {
 	name, owner string
 	hash        string // what is written of the owner
 }
 
-// update does a verb on the state in a file, which is that of a name, or of any if name is "". It
-// writes what has changed, and then notifies the owners of entries that have become holds, apart
-// from the actor, and of those that were broken. If verb returns an error, nothing is written.
+// newActor returns the actor of a request. Only the hash of the owner leaves the process.
+func newActor(name, owner string) actor {
+	sum := sha256.Sum256([]byte(owner))
+	return actor{name: name, owner: owner, hash: hex.EncodeToString(sum[:])}
+}
+
+// update does a verb on the state in a file. It writes what has changed, and then notifies the
+// owners of entries that have become holds, apart from the actor, and of those that were broken. If
+// verb returns an error, nothing is written. Nothing is done if begin, which is called when the
+// file is locked, returns false.
 func (f *folder) update(
-	ctx context.Context, file, name string, who actor, verb func(*state) error,
+	own *session, file string, who actor, begin func() bool, verb func(*state) error,
 ) error {
 	lock := &f.locks[lockOf(file)]
-	if err := lock.lock(ctx); err != nil {
+	if err := lock.lock(); err != nil {
 		return err
+	}
+	if !begin() {
+		lock.unlock()
+		return nil
 	}
 	st := &state{
 		examiner: examiner{folder: f, living: map[string]bool{}},
-		lock:     lock, file: file, now: f.store.host.uptime(),
+		lock:     lock, file: file, who: who, own: own, now: f.store.host.uptime(),
 	}
-	err := st.read(name)
+	err := st.read()
 	if err == nil {
 		err = verb(st)
 	}
 	if err = cmp.Or(err, st.failure); err == nil {
-		undo := func() {}
-		if own := f.session.Load(); own != nil && who.hash != "" {
-			undo = own.note(who, st) // before others can read the entry, and send a notice
-		}
-		if err = st.write(who.hash); err != nil {
-			undo()
-		}
+		err = st.write()
+	}
+	if err == nil && own != nil && who.hash != "" {
+		own.note(st) // before others can read the entry, and send a notice
 	}
 	st.opened.Close() // or nothing, if it is nil
 	lock.unlock()
 	if err == nil {
-		st.tell(who.hash)
+		st.tell()
 	}
 	return err
 }
 
-// read reads the file.
-func (st *state) read(name string) error {
+// read reads the file. Entries of an earlier boot are over, as are the processes that made them.
+func (st *state) read() error {
 	host := &st.folder.store.host
-	st.header = header{Format: fileFormat, Name: name, bootMark: host.bootMark()}
-	if err := st.readFile(); err != nil || st.opened == nil {
-		return err
+	st.header = header{Format: fileFormat, Name: st.who.name, bootMark: host.bootMark()}
+	opened, info, err := st.folder.open(st.file, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var contents strings.Builder
+	if err == nil {
+		st.opened, st.written = opened, info.ModTime()
+		contents.Grow(int(info.Size()))
+		_, err = io.Copy(&contents, io.LimitReader(opened, info.Size()))
+	}
+	if err != nil {
+		return notApplied("read", st.path(), err)
+	}
+	h, entries, err := decodeFile(contents.String())
+	if err == nil && (st.who.name != "" && h.Name != st.who.name || fileName(h.Name) != st.file) {
+		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
 	// What was not flushed before a power loss may be cut, old, or that of another file.
-	err := st.decode()
 	if errors.Is(err, errNotOurs) && host.isOtherBoot(st.written) {
-		st.contents, err = "", nil // Nothing of it is kept, and it is not written in place.
+		return nil // Nothing of it is kept, and it is not written in place.
 	}
 	if err != nil {
 		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
+	if !host.isThisBoot(h.bootMark, st.written) {
+		h.bootMark = st.header.bootMark
+		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
+	}
+	st.contents, st.header = contents.String(), h
+	st.queue.Restore(entries)
 	if holds := st.queue.Holds(); len(holds) > 0 {
 		st.lastHold = holds[len(holds)-1].Token
 	}
@@ -102,40 +133,6 @@ func (st *state) read(name string) error {
 
 // path is for messages.
 func (st *state) path() string { return st.folder.path(st.file) }
-
-// readFile opens the file, if it is there, and reads it.
-func (st *state) readFile() error {
-	opened, info, err := st.folder.open(st.file, os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		var contents strings.Builder
-		contents.Grow(int(info.Size()))
-		_, err = io.Copy(&contents, io.LimitReader(opened, info.Size()))
-		st.opened, st.contents, st.written = opened, contents.String(), info.ModTime()
-	}
-	return notApplied("read", st.path(), err)
-}
-
-// decode sets the header and the entries. Those of an earlier boot are over, as are the processes
-// that made them.
-func (st *state) decode() error {
-	h, entries, err := decodeFile(st.contents)
-	if err != nil {
-		return err
-	}
-	if st.header.Name != "" && h.Name != st.header.Name || fileName(h.Name) != st.file {
-		return fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
-	}
-	if !st.folder.store.host.isThisBoot(h.bootMark, st.written) {
-		h.bootMark = st.header.bootMark
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
-	}
-	st.header = h
-	st.queue.Restore(entries)
-	return nil
-}
 
 // bury ends the entries of dead processes that are in the way of others: those among the holds, and
 // the first place. It reports whether there were any. The dead farther back stay until they are
@@ -170,8 +167,9 @@ func (st *state) inTheWay() func(yield func(*entry) bool) {
 	}
 }
 
-// acquire makes the entry of a request.
-func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result, err error) {
+// acquire makes the entry of a request, whose Owner is the hash of the actor.
+func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
+	data := newEntryData(req, st.own.id, st.folder.store.host.wall())
 	c, err := st.lock.readCounter()
 	if err != nil {
 		return res, err
@@ -198,7 +196,7 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 		return res, nil
 	}
 	// Half of the room is left to the other verbs, which change the length of a line by little.
-	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue, "", "")) > mostRead/2 {
+	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue, 0)) > mostRead/2 {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.path())))
 	}
@@ -206,23 +204,23 @@ func (st *state) acquire(req *driver.Request, data entryData) (res driver.Result
 	return res, st.lock.writeCounter(c)
 }
 
-// renew prolongs the entry of an owner, whose notices go to a session from now on.
-func (st *state) renew(owner string, token int64, ttl time.Duration, session string) driver.Entry {
-	own, _ := st.queue.Renew(owner, token, ttl, st.now)
+// renew prolongs the entry of the actor, whose notices come to this Store from now on.
+func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
+	own, _ := st.queue.Renew(st.who.hash, token, ttl, st.now)
 	if own.State == driver.Waiting && st.bury() {
-		own, _ = st.queue.Renew(owner, token, ttl, st.now)
+		own, _ = st.queue.Renew(st.who.hash, token, ttl, st.now)
 	}
 	for e := range st.queue.All() {
-		if e.Owner == owner && own.State != driver.Lost {
-			e.Data.session = session
+		if e.Owner == st.who.hash && own.State != driver.Lost {
+			e.Data.session = st.own.id
 		}
 	}
 	return own
 }
 
-// release ends the entry of an owner.
-func (st *state) release(owner string, keep time.Duration) bool {
-	ended, _ := st.queue.Release(owner, keep, st.now)
+// release ends the entry of the actor.
+func (st *state) release(keep time.Duration) bool {
+	ended, _ := st.queue.Release(st.who.hash, keep, st.now)
 	if st.queue.Waiting() > 0 {
 		st.bury()
 	}
@@ -253,24 +251,24 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// write makes the file that of the state, which a verb of an owner has changed.
+// write makes the file that of the state, which a verb has changed.
 //
 // A page that alone changes is written in place: a kill leaves it changed or not. Otherwise the
 // contents are written aside, and the new file takes the place of the former. The file of a free
 // name stays for a moment (see kernelLock.leave).
-func (st *state) write(owner string) error {
+func (st *state) write() error {
 	isFree := st.queue.Len() == 0
-	if owner == "" && st.lock.free == st.file {
+	if st.who.hash == "" && st.lock.free == st.file {
 		st.lock.free = "" // The moment is over.
 	}
 	switch {
 	case isFree && st.opened == nil:
 		return nil
-	case isFree && !st.lock.leave(st.file, owner):
+	case isFree && !st.lock.leave(st.file, st.who.hash):
 		st.opened.Close() // Windows does not delete it before.
 		return notApplied("delete", st.path(), st.folder.Remove(st.file))
 	}
-	contents := encodeFile(&st.header, &st.queue, st.contents, owner)
+	contents := encodeFile(&st.header, &st.queue, len(st.contents))
 	if at, page, isOne := changedPage(st.contents, contents); isOne {
 		return st.folder.overwrite(st.opened, st.file, at, page, st.contents[at:at+len(page)])
 	}
@@ -282,11 +280,10 @@ func (st *state) write(owner string) error {
 // come forward, some are told where they are, as a number below zero: the first, with the sessions
 // whose death it waits for; and the one at the end of those that are near, and at each distance
 // from the front twice as great, which watches, or looks more often, from then on.
-func (st *state) tell(actor string) {
+func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
-		own := st.folder.session.Load()
-		switch {
-		case e.Kept || e.Owner == actor:
+		switch own := st.own; {
+		case e.Kept || e.Owner == st.who.hash:
 		case own != nil && own.id == e.Data.session:
 			own.send(e.Owner, token, before)
 		default:

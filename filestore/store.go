@@ -2,8 +2,6 @@ package filestore
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -82,11 +81,11 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	}
 	path := nearestExisting(dir)
 	info, err := os.Stat(path)
+	if err == nil {
+		err = s.checkFolder(path, info)
+	}
 	if err != nil {
 		return nil, wrapErr("examine", path, err)
-	}
-	if err := s.checkFolder(path, info); err != nil {
-		return nil, err
 	}
 	return s, nil
 }
@@ -124,16 +123,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		req.Place += clockStep
 	}
 	var res driver.Result
-	err := s.inTurn(ctx, fileName(req.Name), true, func(f *folder, file string) error {
-		own, err := f.openSession()
-		if err != nil {
-			return err
-		}
-		data := newEntryData(&req, own.id, s.host.wall())
-		return f.update(ctx, file, req.Name, who, func(st *state) (err error) {
-			res, err = st.acquire(&req, data)
-			return err
-		})
+	err := s.do(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
+		res, err = st.acquire(&req)
+		return err
 	})
 	if err != nil {
 		return driver.Result{}, err
@@ -164,22 +156,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 }
 
 func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
-	who := newActor(req.Name, req.Owner)
-	var entry driver.Entry
-	err := s.inTurn(ctx, fileName(req.Name), false, func(f *folder, file string) error {
-		own, err := f.openSession()
-		if err != nil {
-			return err
-		}
-		return f.update(ctx, file, req.Name, who, func(st *state) error {
-			entry = st.renew(who.hash, req.Token, req.TTL+clockStep, own.id)
-			return nil
-		})
+	entry := driver.Entry{State: driver.Lost}
+	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
+		entry = st.renew(req.Token, req.TTL+clockStep)
+		return nil
 	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return driver.Entry{State: driver.Lost}, nil
-	case err != nil:
+	if err = ifThere(err); err != nil {
 		return driver.Entry{}, err
 	}
 	return entry, nil
@@ -187,19 +169,16 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entr
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	who := newActor(req.Name, req.Owner)
 	if req.Keep > 0 {
 		req.Keep += clockStep
 	}
 	var ended bool
-	err := s.inTurn(ctx, fileName(req.Name), false, func(f *folder, file string) error {
-		return f.update(ctx, file, req.Name, who, func(st *state) error {
-			ended = st.release(who.hash, req.Keep)
-			return nil
-		})
+	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
+		ended = st.release(req.Keep)
+		return nil
 	})
-	if err != nil {
-		return false, ifThere(err)
+	if err = ifThere(err); err != nil {
+		return false, err
 	}
 	return ended, nil
 }
@@ -221,14 +200,12 @@ func (s *Store) show(
 	ctx context.Context, file, name string, verb func(*state) []driver.Record,
 ) ([]driver.Record, error) {
 	var records []driver.Record
-	err := s.inTurn(ctx, file, false, func(f *folder, file string) error {
-		return f.update(ctx, file, name, actor{}, func(st *state) error {
-			records = verb(st)
-			return nil
-		})
+	err := s.do(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
+		records = verb(st)
+		return nil
 	})
-	if err != nil {
-		return nil, ifThere(err)
+	if err = ifThere(err); err != nil {
+		return nil, err
 	}
 	return records, nil
 }
@@ -245,14 +222,12 @@ func (s *Store) settle(file string, timeout time.Duration) error {
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		var files []string
-		err := s.inTurn(ctx, "", false, func(f *folder, _ string) (err error) {
-			files, err = f.names()
+		err := s.do(ctx, fileName(""), actor{}, makesNothing, func(st *state) (err error) {
+			files, err = st.folder.names()
 			return err
 		})
-		if err != nil {
-			if err := ifThere(err); err != nil {
-				yield(driver.Record{}, err)
-			}
+		if err = ifThere(err); err != nil {
+			yield(driver.Record{}, err)
 			return
 		}
 		for _, file := range files {
@@ -312,11 +287,10 @@ func (s *Store) Close() error {
 		if s.folder == nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
+		begin := func() bool { return true }
 		for i := range s.folder.locks {
 			if file := s.folder.locks[i].free; file != "" {
-				_ = s.folder.update(ctx, file, "", actor{}, func(st *state) error { st.holds(); return nil })
+				_ = s.folder.update(nil, file, actor{}, begin, func(st *state) error { st.holds(); return nil })
 			}
 		}
 		s.folder.close()
@@ -330,31 +304,36 @@ func (s *Store) Close() error {
 	case <-closed:
 		return nil
 	case <-timeout.C:
-		return errors.New("the disk hangs, and the store was not closed in time")
+		return errHangs
 	}
 }
 
 func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 
-// inTurn makes a request that uses the kernel lock of a file, or of none if file is "". The
-// requests for a file begin in the order in which they were made, each when the one before it has
-// ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
-// its own, which waits for the disk for as long as that hangs.
+// errHangs says why a request takes longer than microseconds.
+var errHangs = errors.New("the disk hangs, or a process is stopped in the middle of a request")
+
+// What a request makes if it is missing.
+type missing int
+
+const (
+	makesNothing missing = iota
+	makesSession         // but not the folder, where nothing is held then
+	makesAll
+)
+
+// do makes a request, which is a verb on a file. The requests that use the same kernel lock begin in the order in which they were made, each when the one before it
+// has ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine
+// of its own, which waits for the disk for as long as that hangs.
 //
-// inTurn returns when ctx ends, or a moment after it, so that the request can say what it has
-// waited for. Otherwise what becomes of the request is not known, and it may still write its
-// results.
-func (s *Store) inTurn(
-	ctx context.Context, file string, create bool, request func(*folder, string) error,
-) error {
-	const moment = 50 * time.Millisecond
+// do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
+// it is not known.
+func (s *Store) do(ctx context.Context, file string, who actor, makes missing, verb func(*state) error) error {
+	const waiting, running, over = 0, 1, 2
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)
 	}
-	turn := make(chan struct{}, 1)
-	if file != "" {
-		turn = s.turns[lockOf(file)]
-	}
+	turn := s.turns[lockOf(file)]
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
@@ -362,19 +341,28 @@ func (s *Store) inTurn(
 	case <-s.closing.Done():
 		return driver.ErrClosed
 	}
-	done := make(chan error, 1)
 	s.mu.Lock()
 	if s.isClosed() {
 		s.mu.Unlock()
 		<-turn
 		return driver.ErrClosed
 	}
+	var phase atomic.Int32
+	begin := func() bool { return phase.CompareAndSwap(waiting, running) || phase.Load() == running }
+	done := make(chan error, 1)
 	s.running.Go(func() {
 		err := os.ErrClosed
 		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
-			if f, err = s.currentFolder(create); err == nil {
-				err = request(f, file)
+			if f, err = s.currentFolder(makes == makesAll); err != nil {
+				continue
+			}
+			own := f.session.Load()
+			if makes > makesNothing {
+				own, err = f.openSession()
+			}
+			if err == nil {
+				err = f.update(own, file, who, begin, verb)
 			}
 		}
 		if errors.Is(err, os.ErrClosed) {
@@ -389,12 +377,11 @@ func (s *Store) inTurn(
 		return err
 	case <-ctx.Done():
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(moment):
-		return ctx.Err()
+	if phase.CompareAndSwap(waiting, over) {
+		lock := shownPath(filepath.Join(s.dir, lockFile(lockOf(file))))
+		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w", lock, errHangs, ctx.Err()))
 	}
+	return ctx.Err()
 }
 
 // ifThere returns err, or nil if it says that the folder is missing: nothing is held in it.
@@ -403,10 +390,4 @@ func ifThere(err error) error {
 		return nil
 	}
 	return err
-}
-
-// newActor returns the actor of a request. Only the hash of the owner leaves the process.
-func newActor(name, owner string) actor {
-	sum := sha256.Sum256([]byte(owner))
-	return actor{name: name, owner: owner, hash: hex.EncodeToString(sum[:])}
 }

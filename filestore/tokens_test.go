@@ -100,7 +100,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		granted(t, s, "held", time.Hour)
 		granted(t, s, "name", time.Hour)
-		s.folder.session.Load().running.Wait() // Its sweep has ended.
+		s.folder.session.Load().sweeping.Wait() // Its sweep has ended.
 		s.Session().Close()
 		s.close() // It makes no more requests.
 		losePower(t, f, dir)

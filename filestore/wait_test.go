@@ -142,7 +142,7 @@ func (s *Store) idle() bool {
 	own := s.folder.session.Load()
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return len(own.entries) == 0 && own.watcher == nil
+	return len(own.entries) == 0 && own.watcher.Load() == nil
 }
 
 // A Store forgets its entries at their ends, and closes its watcher when it has none: there are few
@@ -173,7 +173,8 @@ func TestDroppedEvents(t *testing.T) {
 	granted(t, openTest(t, s.dir), "name", time.Hour)
 	waiting(t, s, request("name", time.Hour))
 	looks := told(t, s, "")
-	s.folder.session.Load().watcher.Errors <- fsnotify.ErrEventOverflow
+	eventually(t, "it watches", func() bool { return s.folder.session.Load().watcher.Load() != nil })
+	s.folder.session.Load().watcher.Load().Errors <- fsnotify.ErrEventOverflow
 	within(t, "whoever has an entry", time.Second, looks)
 }
 
