@@ -295,6 +295,11 @@ func TestInvalidArguments(t *testing.T) {
 			"metadata too big":  {Metadata: map[string]string{"k": strings.Repeat("v", 1024)}},
 			"metadata key":      {Metadata: map[string]string{"": "v"}},
 			"metadata control":  {Metadata: map[string]string{"k": "\x1b[31m"}},
+			"Limit negative":    {Limit: -1},
+			"Limit too great":   {Limit: driver.Shared + 1},
+			"two limits":        {Shared: true, Limit: 2},
+			"Reentrant, Shared": {Shared: true, Reentrant: true},
+			"Reentrant, Limit":  {Limit: 2, Reentrant: true},
 		} {
 			if _, err := c.Acquire(ctx, "a", &o); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)

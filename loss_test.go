@@ -34,28 +34,6 @@ func TestListStripsThePrefix(t *testing.T) {
 	})
 }
 
-// Break ends the hold with its token, and no other.
-func TestBreakOfAToken(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		before := acquire(t, c, "a", nil)
-		release(t, before)
-		lock := acquire(t, c, "a", nil)
-		for _, token := range []int64{1, before.Token(), lock.Token() + 1} {
-			wantErr(t, failure(other.Break(ctx, "a", token)), holdfast.ErrNotHeld)
-		}
-		wantErr(t, failure(other.Break(ctx, "a", -1)), holdfast.ErrInvalid)
-		noErr(t, lock.Extend(ctx, holdfast.DefaultTTL))
-		records, err := c.Break(ctx, "a", lock.Token())
-		if err != nil || len(records) != 1 || records[0].Name != "a" || records[0].Token != lock.Token() {
-			t.Fatalf("with its token: %v, %v", records, err)
-		}
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-		wantErr(t, failure(c.Break(ctx, "a", lock.Token())), holdfast.ErrNotHeld)
-	})
-}
-
 // A hold that another Client breaks ends at once, and no other does, however it was acquired.
 func TestBreakEndsTheHoldAtOnce(t *testing.T) {
 	for name, o := range map[string]*holdfast.Options{

@@ -66,6 +66,7 @@ func TestOutages(t *testing.T) {
 			{ms, holdfast.Options{TTL: time.Hour, Wait: time.Second}, context.DeadlineExceeded, 2 * time.Second},
 			{2 * ms, holdfast.Options{TTL: time.Hour}, holdfast.ErrUnavailable, 30 * time.Second},
 		}},
+		"announced to waiters": {"other", announce(15 * time.Second), announce(15 * time.Second), 15 * time.Second, waiting[:1]},
 		"announced, with a deadline behind one without": {"self", announce(0), nil, 30 * time.Second, []outageCaller{
 			{-time.Second, holdfast.Options{}, holdfast.ErrUnavailable, 12 * time.Second},
 			{-ms, holdfast.Options{Wait: time.Hour}, nil, 40 * time.Second},
@@ -580,39 +581,6 @@ func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		time.Sleep(time.Second)
-	})
-}
-
-// A caller that the store has answered before waits as long for what the store announces as one
-// that it has not.
-func TestAnnouncedOutageOfAWaiter(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		holder := acquire(t, open(t, store.Store, nil), "a", nil)
-		got := make(chan error, 1)
-		go func() {
-			lock, err := c.Acquire(ctx, "a", nil)
-			if err == nil {
-				err = lock.Release()
-			}
-			got <- err
-		}()
-		time.Sleep(time.Minute)
-		serves := time.Now().Add(15 * time.Second)
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew} {
-			store.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
-				if left := time.Until(serves); left > 0 {
-					return announce(left)(ctx, op, apply)
-				}
-				apply()
-				return nil
-			})
-		}
-		store.Set(faultstore.Notice, faultstore.Refuse)
-		release(t, holder)
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

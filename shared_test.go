@@ -197,6 +197,8 @@ func TestBreakOfSharedHolds(t *testing.T) {
 		store := memstore.New()
 		c, other := open(t, store, nil), open(t, store, nil)
 		one, two, far := acquire(t, c, "a", shared), acquire(t, c, "a", shared), acquire(t, other, "a", shared)
+		wantErr(t, failure(other.Break(ctx, "a", 1)), holdfast.ErrNotHeld)
+		wantErr(t, failure(other.Break(ctx, "a", -1)), holdfast.ErrInvalid)
 		records, err := c.Break(ctx, "a", two.Token())
 		if err != nil || len(records) != 1 || records[0].Token != two.Token() {
 			t.Errorf("Break of a token: %v, %v", records, err)
@@ -243,18 +245,6 @@ func TestLimitWithReleaseKeep(t *testing.T) {
 			if want := time.Duration(i/3) * time.Second; time.Since(began).Truncate(20*ms) != want {
 				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
 			}
-		}
-	})
-}
-
-// Options that contradict each other are refused.
-func TestInvalidLimits(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		for _, o := range []holdfast.Options{
-			{Limit: -1}, {Limit: driver.Shared + 1}, {Shared: true, Limit: 2}, {Shared: true, Reentrant: true}, {Limit: 2, Reentrant: true},
-		} {
-			wantErr(t, failure(c.TryAcquire(ctx, "a", &o)), holdfast.ErrInvalid)
 		}
 	})
 }
