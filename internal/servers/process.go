@@ -21,6 +21,32 @@ import (
 // with other things.
 const startBound = 60 * time.Second
 
+// A TB is the owner of a server: a test or benchmark (any testing.TB), or a [Host]. Fatal
+// and Fatalf do not return. They, and the methods of servers, are called on the goroutine
+// of the test.
+type TB interface {
+	Helper()
+	Logf(format string, args ...any)
+	Error(args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Failed() bool
+	TempDir() string
+	Cleanup(func())
+}
+
+// waitUntil returns when done reports true, and ends the test if that takes too long.
+func waitUntil(tb TB, what string, done func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(startBound)
+	for !done() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("no %s after %v", what, startBound)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // A serverSpec describes how to run one server.
 type serverSpec struct {
 	name  string              // of the executable

@@ -1,14 +1,24 @@
+// Package storetest runs a test on every store: of package holdfast and of the recipes, in one
+// process and over several, with links to the store that can be cut.
+//
+// To test all of them on another store, add a line to storeKinds. A store in a module of its own
+// has tests that call Endings and Outage with what New returns.
 package storetest
 
 import (
 	"crypto/rand"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	_ "github.com/holdfast-go/holdfast/filestore" // file:
-	_ "github.com/holdfast-go/holdfast/memstore"  // memory:
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A storeKind is a kind of store, and how one is started for a test.
@@ -112,4 +122,57 @@ func (s *Store) Replicas(tb testing.TB, n int) []*holdfast.Client {
 		clients[i] = s.Open(tb, &holdfast.Config{Holder: fmt.Sprintf("replica-%d", i+1)})
 	}
 	return clients
+}
+
+// Virtual runs a test in virtual time on a store in memory, and on one that is as coarse as etcd.
+func Virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {
+	t.Helper()
+	for name, grain := range map[string]time.Duration{"exact": 0, "coarse": 4 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.NewCoarse(grain)
+				defer store.Close()
+				test(t, store)
+			})
+		})
+	}
+}
+
+// Client returns a client of the store for the time of the test.
+func Client(t *testing.T, store driver.Store, holder string) *holdfast.Client {
+	t.Helper()
+	locks := holdfast.New(store, &holdfast.Config{Holder: holder})
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// eventuallyTimeout is how long a test waits for a condition, on a machine that is busy
+// with other things.
+const eventuallyTimeout = 60 * time.Second
+
+// Eventually returns when the condition holds. It fails the test if that takes too long.
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(eventuallyTimeout)
+	for !holds() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("after %v it is not so that %s", eventuallyTimeout, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Rounds returns how often a long test is to be repeated: the value of the variable
+// TEST_ROUNDS, or else a number that suits an ordinary run.
+func Rounds(tb testing.TB, ordinary int) int {
+	tb.Helper()
+	text := os.Getenv("TEST_ROUNDS")
+	if text == "" {
+		return ordinary
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		tb.Fatalf("TEST_ROUNDS is %q, want a number", text)
+	}
+	return n
 }
