@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// wrapErr adds to an error what was done with which file, and advice. It returns nil for nil, and an
-// error that already says what is wrong.
+// wrapErr adds to an error what was done with which file, and advice. It returns nil for nil, and
+// an error that already says what is wrong.
 func wrapErr(verb, path string, err error) error {
 	if err == nil || driver.Permanent(err) {
 		return err

@@ -26,8 +26,8 @@ const (
 )
 
 // setLock locks or unlocks the whole file. For an exclusive lock it waits. If a shared one is not
-// free, it returns errLocked. The lock belongs to the open file description, not to the process: it lasts until
-// the last descriptor is closed, in any process.
+// free, it returns errLocked. The lock belongs to the open file description, not to the process: it
+// lasts until the last descriptor is closed, in any process.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

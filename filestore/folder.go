@@ -84,7 +84,7 @@ func (s *Store) openFolder() (*folder, error) {
 	writers := self.Mode() & 0o222
 	f := &folder{Root: root, store: s, self: self, mode: writers | writers<<1}
 	for i := range f.locks {
-		f.locks[i] = kernelLock{folder: f, number: i}
+		f.locks[i] = kernelLock{folder: f, name: lockFile(i), spare: fmt.Sprintf(".spare-%02d", i)}
 	}
 	return f, nil
 }

@@ -173,7 +173,7 @@ func TestForeignFiles(t *testing.T) {
 		syscall.Mkfifo(in("pipe.json"), 0o600),
 	)
 	for i := range lockCount {
-		spare := s.folder.locks[i].spare()
+		spare := s.folder.locks[i].spare
 		_ = s.folder.Remove(spare)
 		err = errors.Join(err, os.Link(outside, in(spare)))
 	}
@@ -229,7 +229,7 @@ func TestOtherNames(t *testing.T) {
 	}
 	released(t, s, held)
 	for i := range lockCount {
-		path := filepath.Join(folder, s.folder.locks[i].name())
+		path := filepath.Join(folder, s.folder.locks[i].name)
 		_ = os.Remove(path)
 		if err := os.Link(empty, path); err != nil {
 			t.Fatal(err)

@@ -28,19 +28,15 @@ func lockOf(file string) int {
 // also has the counter of the tokens. The request that has its turn in the Store uses it.
 type kernelLock struct {
 	folder  *folder
-	number  int
+	name    string    // of the file
+	spare   string    // the name of the spare file, which the holder of the lock uses
 	file    *os.File  // nil until it is needed
 	written time.Time // the time of the file when it was locked
 	former  []byte    // what the file had when the counter was read
 	free    string    // the file of a free name, which is deleted soon
 }
 
-func (l *kernelLock) name() string { return lockFile(l.number) }
-
 func lockFile(number int) string { return fmt.Sprintf(".lock-%02d", number) }
-
-// spare returns the name of the spare file. The holder of the lock uses it.
-func (l *kernelLock) spare() string { return fmt.Sprintf(".spare-%02d", l.number) }
 
 // leave reports whether the file of a name that an owner has made free stays for a moment, one for
 // each lock. To make and delete a file each time that the same name is locked takes as long as all
@@ -63,7 +59,7 @@ func (l *kernelLock) lock() (err error) {
 			}
 		}
 		if err := setLock(l.file, exclusive); err != nil {
-			return notApplied("lock", l.folder.path(l.name()), err)
+			return notApplied("lock", l.folder.path(l.name), err)
 		}
 		if info, err := l.file.Stat(); err == nil && namesOf(info) > 0 {
 			l.written = info.ModTime()
@@ -83,19 +79,19 @@ func (l *kernelLock) unlock() { _ = setLock(l.file, unlocked) }
 func (l *kernelLock) open() (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	for waited := time.Duration(0); ; waited += step {
-		file, info, err := l.folder.open(l.name(), os.O_RDWR)
+		file, info, err := l.folder.open(l.name, os.O_RDWR)
 		if err == nil && info.Size() == 0 && info.Mode().Perm() != l.folder.mode && setLock(file, exclusive) == nil {
 			if info, err = file.Stat(); err == nil && info.Size() == 0 && namesOf(info) > 0 {
-				_ = l.folder.Remove(l.name())
+				_ = l.folder.Remove(l.name)
 			}
 			file.Close()
-			file, _, err = l.folder.open(l.name(), os.O_RDWR)
+			file, _, err = l.folder.open(l.name, os.O_RDWR)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			file, err = l.folder.create(l.name())
+			file, err = l.folder.create(l.name)
 		}
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
-			return file, notApplied("open", l.folder.path(l.name()), err)
+			return file, notApplied("open", l.folder.path(l.name), err)
 		}
 		time.Sleep(step)
 	}
@@ -132,13 +128,13 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 	l.former = make([]byte, counterSize)
 	n, err := l.file.ReadAt(l.former, 0)
 	if err != nil && err != io.EOF {
-		return c, notApplied("read", l.folder.path(l.name()), err)
+		return c, notApplied("read", l.folder.path(l.name), err)
 	}
 	l.former = l.former[:n]
 	if text := bytes.Trim(l.former, "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
 		err = json.Unmarshal(text, &c)
 		if err != nil || c.Format != fileFormat || min(c.Mark, c.Flushed, c.Last, c.Clock) < 0 || max(c.Mark, c.Last, c.Clock) > driver.MaxToken {
-			return c, corruptErr(l.folder.path(l.name()), errNotOurs.Error(),
+			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
@@ -153,7 +149,7 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 func (l *kernelLock) writeCounter(c counter) error {
 	write := func() error {
 		text := fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c))
-		return l.folder.overwrite(l.file, l.name(), 0, text, string(l.former))
+		return l.folder.overwrite(l.file, l.name, 0, text, string(l.former))
 	}
 	if c.Last > c.Flushed {
 		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
@@ -166,7 +162,7 @@ func (l *kernelLock) writeCounter(c counter) error {
 			err = syncFolder(l.folder.Root, ".", flush)
 		}
 		if err != nil {
-			return notApplied("flush", l.folder.path(l.name()), err)
+			return notApplied("flush", l.folder.path(l.name), err)
 		}
 		c.Flushed = c.Mark
 	}

@@ -32,7 +32,7 @@ var roles = map[string]func(s *Store, args []string) error{
 	"acquire": roleAcquire,
 	"hold":    roleHold,
 	"inherit": roleInherit,
-	"count":   roleCount,
+	"alone":   roleAlone,
 	"churn":   roleChurn,
 	"share":   roleShare,
 	"sleep":   func(*Store, []string) error { time.Sleep(time.Hour); return nil },

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 )
 
 var oddNames = []string{
@@ -52,33 +50,5 @@ func checkFileName(tb testing.TB, name, file string) {
 	base, _, _ := strings.Cut(file, ".")
 	if isDevice(base) {
 		tb.Errorf("the file %s of %q is a device on Windows", file, name)
-	}
-}
-
-// TestOddNames takes every odd name at once, and lists them.
-func TestOddNames(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, filepath.Join(dir, "store"))
-	held := map[string]bool{}
-	for _, name := range oddNames {
-		if utf8.ValidString(name) && !held[name] {
-			granted(t, s, name, time.Hour)
-			held[name] = true
-		}
-	}
-	for rec, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Error(err)
-		}
-		if !held[rec.Name] {
-			t.Errorf("List yields %q", rec.Name)
-		}
-		delete(held, rec.Name)
-	}
-	if len(held) > 0 {
-		t.Errorf("List leaves out %v", held)
-	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
-		t.Errorf("there are files outside the folder: %q", files)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,33 +18,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// The locks of a killed process are free at once, for every verb.
-func TestKilledHolder(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	for range 3 {
-		c := start(t, command("hold", dir, "name", "1h"))
-		first := c.number()
-		refused(t, s, "name")
-		if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 1 || records[0].Token != first {
-			t.Fatalf("Lookup: %v, %v", records, err)
-		}
-		c.kill()
-		if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) > 0 {
-			t.Errorf("the hold of a dead process is looked up: %v, %v", records, err)
-		}
-		for rec, err := range s.List(t.Context(), "") {
-			t.Errorf("the hold of a dead process is listed: %v, %v", rec, err)
-		}
-		if records, err := s.Break(t.Context(), "name", 0); err != nil || len(records) > 0 {
-			t.Errorf("the hold of a dead process is broken: %v, %v", records, err)
-		}
-		if second := next(t, s, "name"); second <= first {
-			t.Errorf("the token %d is granted after %d", second, first)
-		}
-	}
-}
 
 // A session that is made while others sweep the folder keeps its file: without it, it would be
 // dead.
@@ -241,7 +213,14 @@ func TestDetachedHold(t *testing.T) {
 	c.kill()
 	for range 3 { // Each of them sweeps.
 		s := openTest(t, dir)
-		refused(t, s, "name")
+		place := waiting(t, s, request("name", time.Hour))
+		notices := told(t, s, place.Owner)
+		select {
+		case <-notices:
+			t.Error("the end of the process is told as that of the hold")
+		case <-time.After(20 * lookStep):
+		}
+		released(t, s, place)
 		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "secret", TTL: time.Hour}})
 		if err != nil || now[0].State != driver.Held {
 			t.Fatalf("Renew: %v, %v", now, err)
@@ -289,94 +268,39 @@ func TestOrderOverProcesses(t *testing.T) {
 	rises(t, "in the end", &last, next(t, s, "name"))
 }
 
-// Many processes add one to numbers in files, each under its lock, while others are killed.
+// Of many processes one holds a name at a time, while others are killed.
 func TestExclusion(t *testing.T) {
-	const workers, turns, names = 6, 60, 3
 	dir, out := t.TempDir(), t.TempDir()
-	for i := range names {
-		writeFile(t, filepath.Join(out, fmt.Sprint("number", i)), "0")
-	}
 	var children []*child
-	for range workers {
-		children = append(children, start(t, command("count", dir, out, fmt.Sprint(turns), fmt.Sprint(names))))
+	for range 6 {
+		children = append(children, start(t, command("alone", dir, filepath.Join(out, "held"))))
 	}
 	for range 20 {
-		c := start(t, command("hold", dir, "name0", "1h"))
+		c := start(t, command("hold", dir, "name", "1h"))
 		c.number()
 		c.kill()
 	}
 	for _, c := range children {
 		c.finish()
 	}
-	for i := range names {
-		checkCount(t, out, i, workers*turns)
-	}
 }
 
-// checkCount checks the number and the log of tokens that go with a name.
-func checkCount(t *testing.T, out string, i, want int) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(out, fmt.Sprint("number", i)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(data); got != fmt.Sprint(want) {
-		t.Errorf("number %d is %s, want %d", i, got, want)
-	}
-	log, err := os.ReadFile(filepath.Join(out, fmt.Sprint("tokens", i)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := int64(0)
-	for line := range strings.Lines(string(log)) {
-		token, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-		if err != nil || token <= last {
-			t.Fatalf("the token %q comes after %d: %v", line, last, err)
+// roleAlone takes a name again and again, and makes a file that must not be there meanwhile.
+func roleAlone(s *Store, args []string) error {
+	for range 180 {
+		req := request("name", time.Hour)
+		if _, err := takeTurn(s, req, func() {}); err != nil {
+			return err
 		}
-		last = token
-	}
-}
-
-// roleCount adds one to each number as often as it is told.
-func roleCount(s *Store, args []string) error {
-	turns, _ := strconv.Atoi(args[1])
-	names, _ := strconv.Atoi(args[2])
-	for turn := range turns * names {
-		if err := count(s, args[0], turn%names); err != nil {
+		file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Close(), os.Remove(args[0]), release(s, req)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// count adds one to a number under its lock.
-func count(s *Store, out string, i int) error {
-	req := request(fmt.Sprint("name", i), time.Hour)
-	token, err := takeTurn(s, req, func() {})
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(out, fmt.Sprint("number", i))
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(string(data))
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(filepath.Join(out, fmt.Sprint("tokens", i)), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	if _, err := fmt.Fprintln(log, token); err != nil {
-		return err
-	}
-	return release(s, req)
 }
 
 // roleShare waits for its input to begin, and then takes many new names.
@@ -451,47 +375,6 @@ func TestHeldUp(t *testing.T) {
 		t.Error(records, err)
 	}
 	released(t, s, req)
-}
-
-// Two looks at the session of a dead process at the same time do not take each other for it.
-func TestTwoLooks(t *testing.T) {
-	f, err := openTest(t, t.TempDir()).currentFolder(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead, err := f.makeSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.file.Close()
-	look, err := f.Open(sessionFile(dead.id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer look.Close()
-	if err := setLock(look, shared); err != nil {
-		t.Fatal(err)
-	}
-	if alive, err := f.isAlive(dead.id); alive || err != nil {
-		t.Error(alive, err)
-	}
-}
-
-// A Store that nobody refers to any more is not taken for dead.
-func TestForgottenStore(t *testing.T) {
-	dir := t.TempDir()
-	func() {
-		s, err := New(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		granted(t, s, "name", time.Hour)
-	}()
-	s := openTest(t, dir)
-	for range 5 {
-		runtime.GC()
-		refused(t, s, "name")
-	}
 }
 
 // One entry that cannot be renewed is no reason not to renew the others, and its error does not

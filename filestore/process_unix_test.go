@@ -6,38 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// The lock of a process that is stopped is free at its TTL and not before, and is not its own when
-// it goes on.
-func TestStoppedHolder(t *testing.T) {
-	const ttl = 300 * time.Millisecond
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	asked := time.Now()
-	c := start(t, command("hold", dir, "name", ttl.String()))
-	c.number()
-	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	token, err := takeTurn(s, request("name", time.Hour), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if waited := time.Since(asked); waited < ttl {
-		t.Errorf("the lock of a stopped process was free after %v", waited)
-	}
-	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	c.finish()
-	if rec := refused(t, s, "name"); rec.Token != token {
-		t.Errorf("the former holder has changed the hold: %v", rec)
-	}
-}
 
 // No request leaves a descriptor open, whatever its outcome. The garbage collector does not run.
 func TestDescriptors(t *testing.T) {

@@ -225,19 +225,16 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 
 // note keeps what there is to know of the entry of an actor, or that it has none.
 func (s *session) note(st *state) {
-	own := ownEntry{actor: st.who, position: 1 - len(st.queue.Holds()), noted: time.Now()}
+	own := ownEntry{actor: st.who, noted: time.Now(), position: -len(st.queue.Holds())}
 	for e := range st.queue.All() {
+		own.position++
 		if e.Owner == st.who.hash {
 			own.until = e.Until
 			break
 		}
-		if own.position <= 1 && len(own.before) < maxBefore && !e.Kept {
-			own.before = append(own.before, strings.Clone(e.Data.session)) // not the file
-		}
-		own.position++
 	}
-	if own.position = max(own.position, 0); own.position == 0 || own.position > front {
-		own.before = nil
+	if own.position = max(own.position, 0); 0 < own.position && own.position <= front {
+		own.before = st.sessionsBefore(own.position)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

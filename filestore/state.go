@@ -273,7 +273,7 @@ func (st *state) write() error {
 		return st.folder.overwrite(st.opened, st.file, at, page, st.contents[at:at+len(page)])
 	}
 	st.opened.Close()
-	return st.folder.replace(st.file, st.lock.spare(), contents)
+	return st.folder.replace(st.file, st.lock.spare, contents)
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have
@@ -302,14 +302,24 @@ func (st *state) tell() {
 	if len(places) == 0 || places[0].Token == st.firstPlace {
 		return
 	}
-	var before []string
-	for _, e := range st.queue.Holds()[:min(maxBefore, len(st.queue.Holds()))] {
-		before = append(before, strings.Clone(e.Data.session))
-	}
-	send(places[0], -1, before...)
+	send(places[0], -1, st.sessionsBefore(1)...)
 	for position := near; position <= len(places); position *= 2 {
 		send(places[position-1], -int64(position))
 	}
+}
+
+// sessionsBefore returns the sessions whose death ends a hold, or a place before a position.
+func (st *state) sessionsBefore(position int) (ids []string) {
+	left := min(len(st.queue.Holds())+position-1, maxBefore)
+	for e := range st.queue.All() {
+		if left--; left < 0 {
+			break
+		}
+		if !e.Kept && !e.Data.detached {
+			ids = append(ids, strings.Clone(e.Data.session)) // not the file
+		}
+	}
+	return ids
 }
 
 // record describes a hold or keep, as clients may see it.

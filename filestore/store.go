@@ -139,7 +139,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	entries := make([]driver.Entry, len(reqs))
 	var failure error
 	for i, req := range reqs {
-		entry, err := s.renew(ctx, req)
+		entry := driver.Entry{State: driver.Lost}
+		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
+			entry = st.renew(req.Token, req.TTL+clockStep)
+			return nil
+		})
 		switch {
 		case err == nil:
 			entries[i] = entry
@@ -155,18 +159,6 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, failure
 }
 
-func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
-	entry := driver.Entry{State: driver.Lost}
-	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
-		entry = st.renew(req.Token, req.TTL+clockStep)
-		return nil
-	})
-	if err = ifThere(err); err != nil {
-		return driver.Entry{}, err
-	}
-	return entry, nil
-}
-
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if req.Keep > 0 {
@@ -177,7 +169,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		ended = st.release(req.Keep)
 		return nil
 	})
-	if err = ifThere(err); err != nil {
+	if err != nil {
 		return false, err
 	}
 	return ended, nil
@@ -204,7 +196,7 @@ func (s *Store) show(
 		records = verb(st)
 		return nil
 	})
-	if err = ifThere(err); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return records, nil
@@ -226,7 +218,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			files, err = st.folder.names()
 			return err
 		})
-		if err = ifThere(err); err != nil {
+		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
@@ -322,9 +314,10 @@ const (
 	makesAll
 )
 
-// do makes a request, which is a verb on a file. The requests that use the same kernel lock begin in the order in which they were made, each when the one before it
-// has ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine
-// of its own, which waits for the disk for as long as that hangs.
+// do makes a request, which is a verb on a file. The requests that use the same kernel lock begin
+// in the order in which they were made, each when the one before it has ended: so a Release ends
+// what an Acquire before it has granted late. A request has a goroutine of its own, which waits for
+// the disk for as long as that hangs.
 //
 // do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
 // it is not known.
@@ -365,8 +358,11 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 				err = f.update(own, file, who, begin, verb)
 			}
 		}
-		if errors.Is(err, os.ErrClosed) {
+		switch {
+		case errors.Is(err, os.ErrClosed):
 			err = driver.ErrClosed
+		case errors.Is(err, fs.ErrNotExist) && makes < makesAll:
+			err = nil // Nothing is held in a folder that is missing.
 		}
 		<-turn
 		done <- err
@@ -382,12 +378,4 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w", lock, errHangs, ctx.Err()))
 	}
 	return ctx.Err()
-}
-
-// ifThere returns err, or nil if it says that the folder is missing: nothing is held in it.
-func ifThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

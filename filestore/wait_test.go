@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -176,29 +175,4 @@ func TestDroppedEvents(t *testing.T) {
 	eventually(t, "it watches", func() bool { return s.folder.session.Load().watcher.Load() != nil })
 	s.folder.session.Load().watcher.Load().Errors <- fsnotify.ErrEventOverflow
 	within(t, "whoever has an entry", time.Second, looks)
-}
-
-// A request costs the same beside the many entries that a Store has of other names.
-func TestCostBesideEntries(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	fastest := func() time.Duration {
-		best := time.Hour
-		for range 20 {
-			began := time.Now()
-			for range 20 {
-				next(t, s, "name")
-			}
-			best = min(best, time.Since(began))
-		}
-		return best
-	}
-	alone, own := fastest(), s.folder.session.Load()
-	own.mu.Lock()
-	for i := range 100_000 {
-		own.entries[fmt.Sprint(i)] = ownEntry{noted: time.Now(), until: s.host.uptime() + time.Hour}
-	}
-	own.mu.Unlock()
-	if beside := fastest(); beside > 5*alone {
-		t.Errorf("20 pairs take %v beside many entries, and %v without", beside, alone)
-	}
 }
