@@ -43,8 +43,6 @@ func (s *session) connect(deadline time.Time) error {
 		return driver.NotApplied(s.store.wrapErr(err))
 	}
 	s.conn, s.idle, s.used = conn, 0, time.Now()
-	s.limit = time.AfterFunc(time.Hour, func() { _ = conn.PgConn().Conn().Close() }) // What reads it fails.
-	s.limit.Stop()
 	return nil
 }
 
@@ -119,12 +117,13 @@ func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 
 // disconnect closes a connection, at the server too if another process has a duplicate.
 func disconnect(conn *pgx.Conn) {
-	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok && !conn.IsClosed() {
+	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // The other end may have closed it.
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // as above
+	_ = conn.Close(ctx)              // as above
+	_ = conn.PgConn().Conn().Close() // which a Close after an error leaves for later
 }
 
 // transport returns the connection below TLS.

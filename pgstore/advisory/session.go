@@ -33,28 +33,22 @@ const (
 	lookTime     = 100 * time.Microsecond
 
 	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
-	// most: the server takes little more. For as long after a statement, a renewal needs no other.
+	// most: the server takes little more.
 	idleMargin = time.Second
 	maxIdle    = 24 * 24 * time.Hour
 )
-
-// errSessionLost means that the connection of a session ended before the reply.
-var errSessionLost = errors.New("the connection to the server was lost")
 
 // A session is a connection with the locks that its server process has. It connects when it is
 // used, and again after a loss.
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
-	heard time.Time // guarded by Store.mu: when the last statement was sent that the server has answered
-	safe  time.Time // guarded by Store.mu: until then the server does not end the session for silence
 
 	mu      sync.Mutex    // locked by what uses the fields below
 	conn    *pgx.Conn     // nil if there is none
 	pid     uint32        // of the server process
 	process string        // identifies that for good
 	idle    time.Duration // idle_session_timeout
-	limit   *time.Timer   // cuts conn when a batch takes too long
 	used    time.Time     // when the last statement was sent
 }
 
@@ -98,8 +92,8 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch. It connects for a try alone: without a connection there is nothing to
-// unlock.
+// send carries out a batch. It unlocks before it tries. It connects for a try alone: without a
+// connection there is nothing to unlock.
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,22 +101,21 @@ func (s *session) send(_ context.Context, calls []*call) {
 	if time.Since(s.used) > time.Second {
 		s.look()
 	}
-	groups := s.store.prepare(calls)
+	unlocks, tries := s.store.prepare(calls)
 	var err error
-	if s.conn == nil && len(groups[2*try])+len(groups[2*try+1]) > 0 {
+	if s.conn == nil && len(tries) > 0 {
 		err = s.connect(deadline)
 	}
 	if s.conn != nil {
-		s.limit.Reset(time.Until(deadline))
-		err = s.begin(calls)
-		for i, group := range groups {
-			if err == nil && len(group) > 0 {
-				err = s.execute(s.store.statements[i], group)
-			}
+		err = errors.Join(s.bound(deadline), s.begin(calls))
+		if err == nil && len(unlocks) > 0 {
+			err = s.execute(s.store.unlockKeys, unlocks)
 		}
-		s.limit.Stop()
+		if err == nil && len(tries) > 0 {
+			err = s.execute(s.store.tryKeys, tries)
+		}
 		if err != nil {
-			err = fmt.Errorf("%w: %w", errSessionLost, err)
+			err = fmt.Errorf("the connection to the server was lost: %w", err)
 			s.lose()
 		}
 	}
@@ -132,6 +125,11 @@ func (s *session) send(_ context.Context, calls []*call) {
 		}
 	}
 	s.store.complete(s, calls)
+}
+
+// bound has what waits for the server fail at a time. The zero Time is none.
+func (s *session) bound(deadline time.Time) error {
+	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
 // begin raises the timeout of the session to the longest TTL, and sends a ping if one is among
@@ -172,30 +170,22 @@ func (s *session) raiseIdleTimeout(ttl time.Duration) error {
 	return err
 }
 
-// statements returns the texts of the statements: unlock keys, unlock pairs, try keys, try pairs.
-func statements(drawToken string) (texts [4]string) {
-	for i := range texts {
-		function, value, key := "pg_advisory_unlock", "1::bigint", "key"
-		if i >= 2 {
-			function, value = "pg_try_advisory_lock", drawToken
-		}
-		if i%2 == 1 {
-			key = "(key >> 32)::int, key::bit(32)::int"
-		}
-		texts[i] = fmt.Sprintf("SELECT CASE WHEN pg_catalog.%s(%s) THEN %s END FROM pg_catalog.unnest($1::bigint[]) AS k (key)", function, key, value)
-	}
-	return texts
+// forKeys returns a statement that calls a function with each key, and returns a value where that
+// is true.
+func forKeys(function, value string) string {
+	return fmt.Sprintf("SELECT CASE WHEN CASE WHEN pair THEN pg_catalog.%[1]s((bits >> 32)::int, bits::bit(32)::int) ELSE pg_catalog.%[1]s(bits) END "+
+		"THEN %[2]s END FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bool[])) AS k (bits, pair)", function, value)
 }
 
 // execute runs a statement for the keys of calls. It returns an error if the session cannot be used
 // any more.
 func (s *session) execute(text string, calls []*call) error {
-	keys := make([]int64, len(calls))
+	bits, pairs := make([]int64, len(calls)), make([]bool, len(calls))
 	for i, c := range calls {
-		keys[i] = c.entry.key.bits
+		bits[i], pairs[i] = c.entry.key.bits, c.entry.key.pair
 	}
 	s.used = time.Now()
-	rows, _ := s.conn.Query(context.Background(), text, keys) // CollectRows returns its error.
+	rows, _ := s.conn.Query(context.Background(), text, bits, pairs) // CollectRows returns its error.
 	values, refusal := pgx.CollectRows(rows, pgx.RowTo[*int64])
 	for i, c := range calls {
 		err := refusal
@@ -240,11 +230,13 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 	if s.conn == nil && s.connect(time.Now().Add(batchTimeout)) != nil {
 		return
 	}
-	s.limit.Reset(batchTimeout)
-	err := s.raiseIdleTimeout(ttl)
+	err := errors.Join(s.bound(time.Now().Add(batchTimeout)), s.raiseIdleTimeout(ttl))
 	text := fmt.Sprintf("SELECT CASE WHEN pg_catalog.pg_advisory_lock(%s) IS NOT NULL THEN %s END", e.key.sqlLiteral(), s.store.drawToken)
-	for s.limit.Stop(); err == nil && ctx.Err() == nil; s.limit.Stop() {
-		s.used = time.Now() // The key is granted later.
+	for err == nil && ctx.Err() == nil {
+		if err = s.bound(time.Time{}); err != nil {
+			break
+		}
+		s.used = time.Now()
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
 		var token int64
 		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
@@ -253,10 +245,10 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 			return
 		}
 		// A wait that was cut short may have been granted the key all the same.
-		s.limit.Reset(batchTimeout)
-		err = s.unlockAll(e.key)
+		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
+			err = s.unlockAll(e.key)
+		}
 		if state := sqlState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
-			s.limit.Stop()
 			return
 		}
 	}

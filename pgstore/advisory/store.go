@@ -52,8 +52,9 @@ type Store struct {
 	options     Options
 	configErr   error  // returned by every call if the arguments of New are invalid
 	drawToken   string // an SQL expression
+	unlockKeys  string // a statement, as is tryKeys
+	tryKeys     string
 	lockTimeout time.Duration
-	statements  [4]string
 	main        *session // locks what is free
 	notices     notices.Registry
 	running     sync.WaitGroup // watch and waits
@@ -92,7 +93,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
 	}
-	s.statements = statements(s.drawToken)
+	s.unlockKeys, s.tryKeys = forKeys("pg_advisory_unlock", "1::bigint"), forKeys("pg_try_advisory_lock", s.drawToken)
 	switch {
 	case pool == nil:
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)

@@ -59,10 +59,11 @@ func TestLockTx(t *testing.T) {
 	release(t, s, req)
 }
 
-// Raw keys are those of the SQL functions, in both their forms.
+// Raw keys are those of the SQL functions, in both their forms, for a transaction and for a Store.
 func TestLockTxRawKeys(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"))
+	s := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
+	pool := s.pool
 	for _, v := range []struct {
 		key       Key
 		arguments string
@@ -82,8 +83,13 @@ func TestLockTxRawKeys(t *testing.T) {
 		if pgtest.QueryValue[bool](t, pool, "SELECT pg_try_advisory_lock("+v.arguments+")") {
 			t.Errorf("the key %v is not that of pg_try_advisory_lock(%s)", v.key, v.arguments)
 		}
+		refused(t, s, v.key.String())
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Error(err)
+		}
+		req := grant(t, s, v.key.String(), time.Minute)
+		if pgtest.QueryValue[bool](t, pool, "SELECT pg_try_advisory_lock("+v.arguments+")") || !release(t, s, req) {
+			t.Errorf("the hold of %v is not that of pg_try_advisory_lock(%s)", v.key, v.arguments)
 		}
 	}
 }

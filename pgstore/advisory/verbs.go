@@ -109,10 +109,10 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare returns the calls that need a statement, by statement. The server grants a session its
+// prepare returns the calls that need a statement. The server grants a session its
 // own keys again, so that none may try a key that main has, or is about to have. A hold that is
 // over here, and not yet at the server, is none that an attempt is refused for without a request.
-func (s *Store) prepare(calls []*call) (groups [4][]*call) {
+func (s *Store) prepare(calls []*call) (unlocks, tries []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
@@ -124,26 +124,21 @@ func (s *Store) prepare(calls []*call) (groups [4][]*call) {
 		switch {
 		case c.verb == unlock && e.state == held:
 			e.state = unlocking
+			unlocks = append(unlocks, c)
 		case c.verb == try && (other == nil || isOver && other.session != s.main):
 			s.holds[e.key] = e
+			tries = append(tries, c)
 		default:
 			c.pings = c.verb == try && isOver
-			continue
 		}
-		i := 2 * c.verb
-		if c.entry.key.pair {
-			i++
-		}
-		groups[i] = append(groups[i], c)
 	}
-	return groups
+	return unlocks, tries
 }
 
 // complete records what a batch has changed.
 func (s *Store) complete(sess *session, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sess.heard, sess.safe = sess.used, sess.used.Add(sess.idle)
 	var failed error
 	for _, c := range calls {
 		e := c.entry
@@ -240,7 +235,6 @@ func (s *Store) grant(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.session.heard, e.session.safe = e.session.used, e.session.used.Add(e.session.idle)
 		e.state, e.token, e.since, s.holds[e.key] = held, token, time.Now(), e
 	}
 	return e.state == held
@@ -353,22 +347,18 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	}
 }
 
-// Renew implements [driver.Store]. It checks each session once, for all its locks, and not at all
-// if the server has answered a moment ago, and keeps it for longer than the TTL anyway.
+// Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
+// its locks, and has it keep the session for the longest TTL. Nothing is asked for a place.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent := time.Now()
-	isSafe := func(e *entry, ttl time.Duration) bool {
-		return e.state == held && sent.Sub(e.session.heard) <= idleMargin && !e.session.safe.Before(sent.Add(min(ttl, maxIdle)))
-	}
-	longest, checks := time.Duration(0), map[*session]*error{}
+	longest, own, checks := time.Duration(0), make([]*entry, len(reqs)), map[*session]*error{}
 	s.mu.Lock()
-	for _, req := range reqs {
+	for i, req := range reqs {
 		longest = max(longest, req.TTL)
-		if e := s.owners[owned{req.Name, req.Owner}]; e != nil && (e.state == trying || e.state == held && !isSafe(e, req.TTL)) {
-			checks[e.session] = new(error)
+		if own[i] = s.owners[owned{req.Name, req.Owner}]; own[i] != nil && (own[i].state == trying || own[i].state == held) {
+			checks[own[i].session] = new(error)
 		}
 	}
 	s.mu.Unlock()
@@ -383,18 +373,20 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
-		e := s.owners[owned{req.Name, req.Owner}]
+		e := own[i]
 		switch {
 		case e == nil || e.state >= unlocking || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
 			entries[i].State = driver.Lost
-		case e.state == waiting:
+		case e.state == waiting, checks[e.session] == nil: // It waits, or did when the call began.
 			e.prolong(req.TTL)
 			entries[i].State = driver.Waiting
-		case isSafe(e, req.TTL):
+		case *checks[e.session] != nil:
+			failed = *checks[e.session]
+		case e.state == trying:
+			failed = errors.New("the acquisition is under way")
+		default:
 			e.prolong(req.TTL)
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
-		case checks[e.session] != nil:
-			failed = *checks[e.session]
 		}
 	}
 	return entries, failed
