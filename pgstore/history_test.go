@@ -23,7 +23,7 @@ func TestHistories(t *testing.T) {
 		s.startListening(true)
 		s.listener.expect(queuetest.Mark, queuetest.Mark, time.Hour)
 		return queuetest.Settled(s, func(token int64) {
-			s.tell([]string{fmt.Sprintf("%s %d %s %s", s.listener.channel, token, tagOf(queuetest.Mark, queuetest.Mark), queuetest.Mark)})
+			s.tell([]string{fmt.Sprintf("%s %d %s", s.listener.channel, token, tagOf(queuetest.Mark, queuetest.Mark))})
 		})
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,22 +49,22 @@ type listener struct {
 	waits   context.CancelFunc
 
 	mu      sync.Mutex
-	entries map[string][]expected // by name
-	purgeAt int                   // the number of names at which entries that are over are deleted
-	untold  []string              // whom to notify, as function tell wants it
-	telling bool                  // sendUntold runs
+	entries map[string]expected // by what tagOf returns
+	purgeAt int                 // the number of entries at which those that are over are deleted
+	untold  []string            // whom to notify, as function tell wants it
+	telling bool                // sendUntold runs
 }
 
 // An expected entry may be notified, until it is over at the latest.
 type expected struct {
-	owner string
-	until time.Time
+	name, owner string
+	until       time.Time
 }
 
 func (l *listener) init(closed context.Context) {
 	l.channel = "holdfast_" + strings.ToLower(rand.Text())
 	l.waited, l.waits = context.WithCancel(closed)
-	l.entries = map[string][]expected{}
+	l.entries = map[string]expected{}
 }
 
 // Notify implements [driver.Notifier]. The store listens from its first entry on.
@@ -72,40 +72,30 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
 
-// tagOf returns what function notice of the server calls an owner.
+// tagOf returns what function notice of the server calls an entry.
 func tagOf(name, owner string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + owner))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:16]) + " " + name
 }
 
 // expect has the notices of an entry passed on for d and a minute.
 func (l *listener) expect(name, owner string, d time.Duration) {
-	now := time.Now()
+	now, tag := time.Now(), tagOf(name, owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop(name, owner, now)
-	l.entries[name] = append(l.entries[name], expected{owner, now.Add(d + time.Minute)}) // A late notice does no harm.
+	l.entries[tag] = expected{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
 	if len(l.entries) > l.purgeAt {
-		for name := range l.entries {
-			l.drop(name, "", now)
-		}
+		maps.DeleteFunc(l.entries, func(_ string, e expected) bool { return e.until.Before(now) })
 		l.purgeAt = max(1000, 2*len(l.entries))
 	}
 }
 
 // forget ends what expect began.
 func (l *listener) forget(name, owner string) {
+	tag := tagOf(name, owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop(name, owner, time.Time{})
-}
-
-// drop forgets the entry of an owner, and those of the name that are over.
-func (l *listener) drop(name, owner string, now time.Time) {
-	left := slices.DeleteFunc(l.entries[name], func(e expected) bool { return e.owner == owner || e.until.Before(now) })
-	if l.entries[name] = left; len(left) == 0 {
-		delete(l.entries, name)
-	}
+	delete(l.entries, tag)
 }
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
@@ -196,19 +186,13 @@ func (s *Store) forward(conn *pgx.Conn) {
 // receive passes on a notification. Every user of the database can send one, so it is no more than
 // a reason to look: what concerns no entry is ignored, and so is a number that is no token.
 func (l *listener) receive(payload string) {
-	number, rest, _ := strings.Cut(payload, " ")
-	tag, name, _ := strings.Cut(rest, " ")
+	number, tag, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || token < 0 {
-		return
-	}
 	l.mu.Lock()
-	entries := slices.Clone(l.entries[name])
+	e, ok := l.entries[tag]
 	l.mu.Unlock()
-	for _, e := range entries {
-		if tagOf(name, e.owner) == tag {
-			l.notices.Send(name, e.owner, token)
-		}
+	if err == nil && token >= 0 && ok {
+		l.notices.Send(e.name, e.owner, token)
 	}
 }
 
