@@ -3,7 +3,6 @@ package pgstore
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"time"
 
@@ -69,20 +68,10 @@ func decodeMetadata(text json.RawMessage) map[string]string {
 }
 
 // encodeMetadata makes a JSON object.
-func encodeMetadata(metadata map[string]string) (string, error) {
+func encodeMetadata(metadata map[string]string) string {
 	if len(metadata) == 0 {
-		return "{}", nil
+		return "{}"
 	}
-	text, err := json.Marshal(metadata)
-	if err != nil {
-		return "", fmt.Errorf("%w: metadata: %w", driver.ErrInvalid, err)
-	}
-	if len(text) > maxMetadata {
-		return "", fmt.Errorf("%w: the metadata has %d bytes as JSON, more than %d", driver.ErrInvalid, len(text), maxMetadata)
-	}
-	return string(text), nil
+	text, _ := json.Marshal(metadata) // Strings have a form in JSON.
+	return string(text)
 }
-
-// maxMetadata is for direct callers of this package: package holdfast stays far below. It is more
-// than the worst case of driver.MaxMetadata in JSON.
-const maxMetadata = 8192

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 		if err == nil {
 			return nil
 		}
-		if !again || !pgclient.PauseBeforeRetry(ctx, try) {
+		if !again || retry.Sleep(ctx, retry.Backoff(try, time.Millisecond, 32*time.Millisecond)) != nil {
 			return s.wrapErr(ctx, err)
 		}
 	}

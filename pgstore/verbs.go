@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
 const (
@@ -35,8 +36,7 @@ const (
 // A call is one Acquire or Release, with its answer or an error.
 type call struct {
 	name   string
-	req    driver.Request // of an Acquire, with its metadata as JSON
-	json   string
+	req    driver.Request        // of an Acquire
 	end    driver.ReleaseRequest // of a Release
 	answer *answer
 	err    error
@@ -142,7 +142,7 @@ func (s *Store) initVerbs() {
 		ttls, places, floors := make([]int64, n), make([]int64, n), make([]int64, n)
 		limits, tokens := make([]int32, n), make([]int32, n)
 		for i, c := range calls {
-			names[i], owners[i], holders[i], metadata[i] = c.name, c.req.Owner, c.req.Holder, c.json
+			names[i], owners[i], holders[i], metadata[i] = c.name, c.req.Owner, c.req.Holder, encodeMetadata(c.req.Metadata)
 			ttls[i], places[i], floors[i] = micros(c.req.TTL), micros(c.req.Place), c.req.Floor
 			limits[i], tokens[i] = int32(max(c.req.Limit, 1)), int32(max(c.req.Tokens, 1))
 		}
@@ -171,15 +171,11 @@ func (s *Store) initVerbs() {
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	if err := errors.Join(s.checkUsable(ctx), checkRequest(&req)); err != nil {
-		return res, err
-	}
-	metadata, err := encodeMetadata(req.Metadata)
-	if err != nil {
+	if err := errors.Join(s.checkUsable(ctx), lockqueue.Check(&req)); err != nil {
 		return res, err
 	}
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	answer, err := s.acquires.do(ctx, &call{name: req.Name, req: req, json: metadata})
+	answer, err := s.acquires.do(ctx, &call{name: req.Name, req: req})
 	if err != nil {
 		return res, err
 	}
@@ -202,27 +198,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		res.Held = answer.held.record()
 	}
 	return res, err
-}
-
-var errNoOwner = fmt.Errorf("%w: no owner", driver.ErrInvalid)
-
-// checkRequest returns the error of a request that no server is asked for.
-func checkRequest(req *driver.Request) error {
-	switch {
-	case req.Owner == "":
-		return errNoOwner
-	case req.Limit < 0 || req.Limit > driver.Shared:
-		return fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
-	case req.Tokens < 0 || req.Tokens > driver.MaxTokens:
-		return fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, driver.MaxTokens)
-	case req.Tokens > 1 && (req.Limit > 1 || req.Floor > 0):
-		return fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
-	case req.Floor > 0 && req.Place > 0:
-		return fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
-	case req.Floor > driver.MaxToken:
-		return fmt.Errorf("%w: the floor is above the greatest token", driver.ErrInvalid)
-	}
-	return nil
 }
 
 // Renew implements [driver.Store]. It passes over rows that other transactions have locked, and
@@ -280,9 +255,6 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
-	}
-	if req.Owner == "" {
-		return false, errNoOwner
 	}
 	answer, err := s.releases.do(ctx, &call{name: req.Name, end: req})
 	if err != nil {

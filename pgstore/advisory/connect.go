@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -92,7 +93,7 @@ func (s *Store) endOrphans(ctx context.Context, conn *pgx.Conn) {
 		WHERE pid || ' ' || backend_start = ANY ($1::text[])`
 	for try, left := 0, len(orphans); left > 0 && try < 64; try++ {
 		err := conn.QueryRow(ctx, query, pgx.QueryExecModeExec, orphans).Scan(&left)
-		if err != nil || !pgclient.PauseBeforeRetry(ctx, try) {
+		if err != nil || retry.Sleep(ctx, retry.Backoff(try, time.Millisecond, 32*time.Millisecond)) != nil {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -64,16 +65,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 
 // enter makes the entry of a request, and refuses what no advisory lock can do.
 func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) {
-	if err := s.checkUsable(ctx); err != nil {
+	if err := errors.Join(s.checkUsable(ctx), lockqueue.Check(req)); err != nil {
 		return nil, err
 	}
 	switch {
-	case req.Owner == "":
-		return nil, fmt.Errorf("%w: no owner", driver.ErrInvalid)
 	case req.Tokens > 1:
 		return nil, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
-	case req.Floor > 0 && req.Place > 0:
-		return nil, fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	case req.Limit > 1:
 		return nil, fmt.Errorf("%w: advisory locks are exclusive", driver.ErrUnsupported)
 	case req.Detached:

@@ -2,14 +2,7 @@
 // and statements of the server.
 package pgclient
 
-import (
-	"context"
-	"math/rand/v2"
-	"strings"
-	"time"
-
-	"github.com/holdfast-go/holdfast/internal/retry"
-)
+import "strings"
 
 // PingStatement is a ping that identifies the server process.
 const PingStatement = "SELECT pg_catalog.pg_backend_pid()"
@@ -21,9 +14,3 @@ func Microseconds(time string) string {
 
 // QuoteLiteral makes an SQL literal.
 func QuoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
-
-// PauseBeforeRetry waits a moment, longer with every try. It returns false if the context has
-// ended.
-func PauseBeforeRetry(ctx context.Context, try int) bool {
-	return retry.Sleep(ctx, rand.N(time.Millisecond<<min(try, 5))) == nil
-}
