@@ -33,7 +33,8 @@ const (
 	lookTime     = 100 * time.Microsecond
 
 	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
-	// most: the server takes little more.
+	// most: the server takes little more. For as long after a wait has begun, the first renewal of
+	// what it was granted needs no statement.
 	idleMargin = time.Second
 	maxIdle    = 24 * 24 * time.Hour
 )
@@ -241,7 +242,7 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 		var token int64
 		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
 		cancel()
-		if refusal == nil && s.store.grant(e, token) {
+		if refusal == nil && s.store.grant(e, token, s.used.Add(min(ttl, maxIdle)+idleMargin)) {
 			return
 		}
 		// A wait that was cut short may have been granted the key all the same.

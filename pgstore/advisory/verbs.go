@@ -25,6 +25,7 @@ type entry struct {
 	token   int64
 	since   time.Time
 	until   time.Time          // zero: it is being ended
+	fresh   time.Time          // of a place that was granted: the server keeps it until then; zero after a renewal
 	cancel  context.CancelFunc // ends the wait of a place
 	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
@@ -227,12 +228,13 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	return true
 }
 
-// grant makes a place a hold, and reports whether it is still wanted.
-func (s *Store) grant(e *entry, token int64) bool {
+// grant makes a place a hold, which the server keeps until fresh without a renewal, and reports
+// whether it is still wanted.
+func (s *Store) grant(e *entry, token int64, fresh time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.state, e.token, e.since, s.holds[e.key] = held, token, time.Now(), e
+		e.state, e.token, e.since, e.fresh, s.holds[e.key] = held, token, time.Now(), fresh, e
 	}
 	return e.state == held
 }
@@ -345,17 +347,19 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 }
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
-// its locks, and has it keep the session for the longest TTL. Nothing is asked for a place.
+// its locks, and has it keep the session for the longest TTL. Nothing is asked for a place, nor for
+// the first renewal after its grant, if the server keeps it for longer than that anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	longest, own, checks := time.Duration(0), make([]*entry, len(reqs)), map[*session]*error{}
+	sent, longest, own, checks := time.Now(), time.Duration(0), make([]*entry, len(reqs)), map[*session]*error{}
 	s.mu.Lock()
 	for i, req := range reqs {
 		longest = max(longest, req.TTL)
-		if own[i] = s.owners[owned{req.Name, req.Owner}]; own[i] != nil && (own[i].state == trying || own[i].state == held) {
-			checks[own[i].session] = new(error)
+		e := s.owners[owned{req.Name, req.Owner}]
+		if own[i] = e; e != nil && (e.state == trying || e.state == held && e.fresh.Before(sent.Add(req.TTL))) {
+			checks[e.session] = new(error)
 		}
 	}
 	s.mu.Unlock()
@@ -371,18 +375,23 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	defer s.mu.Unlock()
 	for i, req := range reqs {
 		e := own[i]
+		var check *error
+		if e != nil {
+			check = checks[e.session]
+		}
 		switch {
 		case e == nil || e.state >= unlocking || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
 			entries[i].State = driver.Lost
-		case e.state == waiting, checks[e.session] == nil: // It waits, or did when the call began.
+		case e.state == waiting:
 			e.prolong(req.TTL)
 			entries[i].State = driver.Waiting
-		case *checks[e.session] != nil:
-			failed = *checks[e.session]
-		case e.state == trying:
+		case check != nil && *check != nil:
+			failed = *check
+		case e.state == trying, check == nil && e.since.After(sent): // It was granted meanwhile.
 			failed = errors.New("the acquisition is under way")
 		default:
 			e.prolong(req.TTL)
+			e.fresh = time.Time{}
 			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
 		}
 	}
