@@ -36,11 +36,14 @@ func TestClose(t *testing.T) {
 }
 
 // What a minority that hangs still owes does not hold up Close for more than a small part of the
-// Timeout.
+// Timeout, also if it has answered before.
 func TestCloseLeavesAHungMinority(t *testing.T) {
 	for _, before := range []time.Duration{0, 3 * DefaultTimeout} { // for how long it has hung
 		inBubble(t, 5, func(t *testing.T, servers cluster) {
 			s := servers.client(t)
+			earlier := request("earlier")
+			earlier.Name = "earlier"
+			grant(t, s, earlier)
 			servers[0].set(servers[0].hang)
 			servers[1].set(servers[1].hang)
 			req := request("mine")

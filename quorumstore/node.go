@@ -19,8 +19,7 @@ type node struct {
 	kind  string // Guarantees.Store
 
 	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
-	replies atomic.Int64
-	silent  atomic.Bool // a request has ended without a reply, and none came to others meanwhile
+	silent  atomic.Bool  // the last request that has ended had no reply
 }
 
 // silentLimit bounds what is pending for a silent node. Its return is noticed by that.
@@ -36,13 +35,13 @@ var (
 func send[T any](s *Store, ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 	defer cancel()
-	before := n.replies.Load()
+	began := time.Now()
 	value, err := request(ctx)
-	if err == nil || ctx.Err() == nil {
-		n.replies.Add(1)
-		n.silent.Store(false)
-	} else if n.replies.Load() == before {
-		n.silent.Store(true)
+	silent := err != nil && ctx.Err() != nil
+	if n.silent.Store(silent); !silent {
+		s.mu.Lock()
+		s.slowest = max(s.slowest, time.Since(began))
+		s.mu.Unlock()
 	}
 	return value, err
 }
@@ -166,19 +165,11 @@ func (b *ballot[T]) err(reason string) *majorityError {
 
 // describe puts the reply of a node into words.
 func describe(reply any) string {
-	switch r := reply.(type) {
-	case driver.Result:
-		if !r.Granted {
-			return r.Held.String()
-		}
+	switch r, ok := reply.(driver.Result); {
+	case ok && r.Granted:
 		return fmt.Sprintf("granted token %d", r.Token)
-	case []driver.Record:
-		if len(r) != 1 {
-			return fmt.Sprintf("%d holds", len(r))
-		}
-		return r[0].String()
-	case bool:
-		return map[bool]string{true: "released", false: "not held"}[r]
+	case ok:
+		return r.Held.String()
 	}
 	return fmt.Sprint(reply)
 }

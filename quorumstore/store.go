@@ -39,6 +39,7 @@ type Store struct {
 	closeOnce sync.Once
 
 	mu        sync.Mutex
+	slowest   time.Duration        // that a reply has taken
 	clockLead int64                // see floorFor
 	entries   map[[2]string]*entry // by name and owner
 	most      int                  // the number of entries at which those that are over are removed
@@ -123,25 +124,12 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	}
 }
 
-// silentShare is the part of the Timeout for which Close waits for a node that hangs, most likely.
-// A program that takes a lock for a moment would spend most of its time on it.
+// silentShare is the part of the Timeout for which Close waits for nodes at least.
 const silentShare = 100
 
-// isBusy reports whether Close, which has waited for so long, waits on for acquisitions and
-// releases.
-func (s *Store) isBusy(waited time.Duration) bool {
-	return slices.ContainsFunc(s.nodes, func(n *node) bool {
-		limit := s.timeout
-		if n.replies.Load() == 0 || n.silent.Load() {
-			limit /= silentShare
-		}
-		return n.pending.Load() > 0 && waited < limit
-	})
-}
-
-// Close implements [driver.Store]. It waits for acquisitions and releases under way, up to the
-// Timeout, and for a hundredth of it at nodes that have not replied yet or any more. It closes the
-// nodes only if Options.CloseStores is set.
+// Close implements [driver.Store]. It waits for acquisitions and releases under way, for twice as
+// long as a reply has taken so far at most: a program that takes a lock for a moment would spend
+// most of its time on a node that hangs. It closes the nodes only if Options.CloseStores is set.
 func (s *Store) Close() (err error) {
 	s.closeOnce.Do(func() { err = s.close() })
 	return err
@@ -149,8 +137,12 @@ func (s *Store) Close() (err error) {
 
 func (s *Store) close() error {
 	close(s.closing)
-	for began, pause := time.Now(), s.timeout/1000; s.isBusy(time.Since(began)); pause = min(2*pause, s.timeout/silentShare) {
-		time.Sleep(pause)
+	s.mu.Lock()
+	limit := min(2*s.slowest+s.timeout/silentShare, s.timeout)
+	s.mu.Unlock()
+	isBusy := func(n *node) bool { return n.pending.Load() > 0 }
+	for began, pause := time.Now(), s.timeout/1000; slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; pause *= 2 {
+		time.Sleep(min(pause, s.timeout/silentShare))
 	}
 	if !s.ownsNodes {
 		return nil

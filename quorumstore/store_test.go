@@ -91,7 +91,7 @@ func TestLookupAndList(t *testing.T) {
 		}
 		c[2].set(faultstore.Refuse)
 		var votes *majorityError
-		if _, err := s.Lookup(t.Context(), name); !errors.As(err, &votes) || !strings.Contains(err.Error(), `node 1 (test): "invoices/42" held by "alone"`) {
+		if _, err := s.Lookup(t.Context(), name); !errors.As(err, &votes) || !strings.Contains(err.Error(), `node 1 (test): ["invoices/42" held by "alone"`) {
 			t.Errorf("what may be a majority: %v", err)
 		}
 		yielded := 0
