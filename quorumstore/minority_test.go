@@ -101,27 +101,6 @@ func TestPartialWinsAreReleasedBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// A release that a node has missed is sent again.
-func TestReleaseIsRepeated(t *testing.T) {
-	for deaf := range 3 {
-		inBubble(t, 3, func(t *testing.T, c cluster) {
-			conns := c.connect()
-			s := join(t, conns)
-			req := request("mine")
-			grant(t, s, req)
-			synctest.Wait()
-			conns[deaf].Once(faultstore.Release, faultstore.Refuse)
-			giveBack(t, s, req)
-			synctest.Wait()
-			want := []string{"", "", ""}
-			want[deaf] = "mine"
-			c.holders(t, want...)
-			time.Sleep(time.Second)
-			c.holders(t, "", "", "")
-		})
-	}
-}
-
 // However long a node hangs, what is kept for it is bounded; when it comes back all of that goes.
 func TestHungNodeIsBounded(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {

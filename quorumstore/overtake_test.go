@@ -60,34 +60,6 @@ func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
 	return nil
 }
 
-// While the others decide everything without a slow node, no release comes to it
-// before the acquisition that it undoes: that would leave a hold there until its
-// TTL has run out.
-func TestReleaseNeverOvertakesItsAcquire(t *testing.T) {
-	const cycles = 40
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		const node = 0
-		for _, server := range c {
-			server.set(slow(there, back))
-		}
-		c[node].set(jitter(60 * time.Millisecond))
-		s := c.client(t)
-		for i := range cycles {
-			req := request("mine")
-			req.Name = fmt.Sprint(i)
-			if d := took(func() { grant(t, s, req); giveBack(t, s, req) }); d > 2*(there+back) {
-				t.Fatalf("a cycle took %v: the slow node was waited for", d)
-			}
-		}
-		time.Sleep(time.Second) // Every request has come to its end, and no TTL has.
-		for i, server := range c {
-			if n := server.holds(); n > 0 {
-				t.Errorf("%d of %d cycles left a hold on server %d", n, cycles, i)
-			}
-		}
-	})
-}
-
 // A Release reports the hold that it ends, also if a renewal finds half of it gone meanwhile.
 func TestReleaseOvertakesARenewal(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c cluster) {
@@ -111,18 +83,6 @@ func TestReleaseOvertakesARenewal(t *testing.T) {
 			t.Errorf("the renewal is answered %v, want lost", got)
 		}
 	})
-}
-
-// holds reports how many names are held on the server.
-func (s *server) holds() int {
-	n := 0
-	for _, err := range s.memory().List(context.Background(), "") {
-		if err != nil {
-			s.tb.Fatal(err)
-		}
-		n++
-	}
-	return n
 }
 
 // An acquisition that a node executes late, when its owner has given up and others have followed,

@@ -57,25 +57,25 @@ func (s *Store) explainReply(reply error) error {
 	}
 	switch {
 	case is("PARTIAL "):
-		return hintError{"a part of it was done; the user must be allowed the commands in the scripts", reply}
+		return hint(reply, "a part of it was done; the user must be allowed the commands in the scripts")
 	case is("CROSSSLOT "), !s.cluster && is("MOVED ", "ASK "):
-		return driver.NotApplied(hintError{"this server is a node of a cluster: use a cluster client (redis+cluster://)", reply})
+		return driver.NotApplied(hint(reply, "this server is a node of a cluster: use a cluster client (redis+cluster://)"))
 	case is("READONLY ") && s.sentinel:
-		return &driver.RetryError{Err: hintError{"the Sentinels have not made another master yet", reply}}
+		return &driver.RetryError{Err: hint(reply, "the Sentinels have not made another master yet")}
 	case is("READONLY "):
-		return driver.NotApplied(hintError{"this server is a replica: connect to its master, by Sentinel if it moves", reply})
-	case isRightsError(text):
-		return driver.NotApplied(hintError{"the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix, and WAIT with MinReplicas", reply})
+		return driver.NotApplied(hint(reply, "this server is a replica: connect to its master, by Sentinel if it moves"))
+	case is("NOPERM ", "ACL failure", "The user executing the script can't "):
+		return driver.NotApplied(hint(reply, "the user must be allowed EVALSHA, EVAL and the commands in the scripts, on all keys of the prefix, and WAIT with MinReplicas"))
 	case is("NOAUTH ", "WRONGPASS "), strings.Contains(text, "unauthenticated"):
-		return driver.NotApplied(hintError{"the server wants another user or password than the client has", reply})
+		return driver.NotApplied(hint(reply, "the server wants another user or password than the client has"))
 	case is("unknown command", "Unknown command") && s.sentinel && strings.Contains(strings.ToLower(text), "sentinel"):
 		return fmt.Errorf("%w: this server is no Sentinel, whose port is mostly 26379 (%s)", driver.ErrInvalid, firstLine(reply.Error()))
 	case is("unknown command", "Unknown command"):
 		return fmt.Errorf("%w: the server does not run Lua scripts (%s)", driver.ErrUnsupported, firstLine(reply.Error()))
 	case is("OOM "):
-		return driver.NotApplied(hintError{"the server has no memory left", reply})
+		return driver.NotApplied(hint(reply, "the server has no memory left"))
 	case is(transientErrors...):
-		return &driver.RetryError{Err: hintError{reply: reply}}
+		return &driver.RetryError{Err: errors.New(firstLine(reply.Error()))}
 	}
 	return driver.NotApplied(reply)
 }
@@ -99,20 +99,10 @@ var transientErrors = []string{
 	"Script attempted to access a non local key", // in the slot of the lock: it is being moved
 }
 
-// A hintError is an error reply with a hint on what to do about it, if that is known.
-type hintError struct {
-	hint  string
-	reply error
+// hint returns the error of an error reply with a hint on what to do about it.
+func hint(reply error, hint string) error {
+	return errors.New(strings.TrimSuffix(firstLine(reply.Error()), ".") + ": " + hint)
 }
-
-func (e hintError) Error() string {
-	if e.hint == "" {
-		return firstLine(e.reply.Error())
-	}
-	return strings.TrimSuffix(firstLine(e.reply.Error()), ".") + ": " + e.hint
-}
-
-func (e hintError) Unwrap() error { return e.reply }
 
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
@@ -121,9 +111,4 @@ func firstLine(text string) string {
 		return text[:end] // The rest is of no use to people.
 	}
 	return text
-}
-
-// isRightsError reports whether the text of an error is about the rights of the user.
-func isRightsError(text string) bool {
-	return strings.HasPrefix(text, "NOPERM ") || strings.HasPrefix(text, "ACL failure") || strings.HasPrefix(text, "The user executing the script can't ")
 }

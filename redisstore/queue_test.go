@@ -18,29 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// Calls of one owner that are in one batch take effect in their order: a quorum may release a lock
-// while its acquisition waits for a slow node.
-func TestOrderInABatch(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	var all []*call
-	for i := range 100 {
-		req := request(fmt.Sprint(i), time.Minute)
-		all = append(all, acquireCall(s, req), releaseCall(s, req, 0))
-	}
-	sendTogether(s, all...)
-	for i, c := range all {
-		reply, err := s.readReply(c)
-		if number, ok := reply.(int64); err != nil || !ok || c.script == releaseScript && number != 1 {
-			t.Errorf("call %d of the batch: %v, %v", i, reply, err)
-		}
-	}
-	if left := keys(server); len(left) != 1 {
-		t.Errorf("the keys %q are left", left)
-	}
-}
-
 // Two acquisitions of one free name and a third lock in one run get tokens of their own, as many as
 // they have asked for, and the counter has passed all.
 func TestTokensOfOneRun(t *testing.T) {
@@ -70,41 +47,6 @@ func TestTokensOfOneRun(t *testing.T) {
 			last = token + int64(tokens) - 1
 		}
 		server.Do("DEL", "lock:a", "lock:b", "lock:"+queueInfix+"lock:a", "lock:"+queueInfix+"lock:b")
-	}
-}
-
-// The release of an attempt that was given up does not overtake it, though it
-// may go by another connection: nothing stays locked.
-func TestReleaseAfterAnAttemptGivenUp(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	proxy := faultproxy.Start(t, server.Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
-	defer client.Close()
-	s := New(client, nil)
-	defer s.Close()
-	release(t, s, grant(t, s, "name", time.Minute)) // The scripts are known.
-	timeout := 5 * time.Millisecond
-	for range 20 {
-		proxy.Hold(faultproxy.Up)
-		req := request("name", time.Minute)
-		_, err := acquireWithin(t, s, req, timeout)
-		for driver.IsNotApplied(err) && timeout < 10*time.Second {
-			timeout *= 2 // A busy machine did not send it in time.
-			_, err = acquireWithin(t, s, req, timeout)
-		}
-		if err == nil || driver.IsNotApplied(err) {
-			t.Fatalf("Acquire of a server that hangs: %v", err)
-		}
-		released := make(chan bool)
-		go func() {
-			ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-			released <- ours && err == nil
-		}()
-		proxy.Pass(faultproxy.Up)
-		if !<-released || server.Do("EXISTS", "lock:name") != "0" {
-			t.Fatal("a release has overtaken the acquire that it undoes")
-		}
 	}
 }
 

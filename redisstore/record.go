@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,61 +61,36 @@ func parseRecord(name string, places, description any) (driver.Record, error) {
 	return rec, nil
 }
 
-// Bounds on times, which those of a foreign key may exceed.
-const (
-	// maxMillis is a hundred years: less than half of the maximum of a Duration, so that sums do
-	// not overflow.
-	maxMillis = 100 * 365 * 24 * 60 * 60 * 1000
+// maxMillis is a hundred years: less than half of the maximum of a Duration, so that sums do not
+// overflow. The time of a foreign key may be longer.
+const maxMillis = 100 * 365 * 24 * 60 * 60 * 1000
 
-	// lastMilli is a day before the end of the year 9999, the last year that a time in JSON can
-	// have, in any time zone.
-	lastMilli = 253402300799999 - 24*60*60*1000
-)
+// maxText is above the length of every text that this package writes: of the metadata, a byte may
+// be six in JSON.
+const maxText = 8 * driver.MaxMetadata
 
 // fillRecord adds the contents of a lock's value: token, seconds and microseconds of its begin by
 // the server's clock, holder, metadata; a line each, the last only if there is any. It adds nothing
-// and returns false if one of them is not in the form that this package writes.
+// and returns false if one of them is not in the form that this package writes. The number of bits
+// of the seconds keeps the year below 10000, which JSON wants.
 func fillRecord(rec *driver.Record, text string) bool {
-	lines := strings.SplitN(text, "\n", 5)
-	if len(lines) < 4 {
+	lines := append(strings.SplitN(text, "\n", 5), "null")
+	if len(lines) < 5 || len(text) > maxText {
 		return false
 	}
-	token, err := strconv.ParseInt(lines[0], 10, 64)
-	since, ok := serverTime(lines[1], lines[2])
-	if err != nil || token < 1 || token > driver.MaxToken || !ok || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
-		return false
-	}
+	token, err := strconv.ParseUint(lines[0], 10, 53)
+	seconds, err2 := strconv.ParseUint(lines[1], 10, 37)
+	micros, err3 := strconv.ParseUint(lines[2], 10, 20)
 	var metadata map[string]string
-	if len(lines) == 5 {
-		if json.Unmarshal([]byte(lines[4]), &metadata) != nil || !isMetadata(metadata) {
-			return false
-		}
+	err4 := json.Unmarshal([]byte(lines[4]), &metadata)
+	if errors.Join(err, err2, err3, err4) != nil || token == 0 || !isPlain(lines[3]) || len(lines[3]) > driver.MaxName {
+		return false
 	}
-	rec.Token, rec.Since, rec.Holder, rec.Metadata = token, since, lines[3], metadata
+	rec.Token, rec.Since, rec.Holder, rec.Metadata = int64(token), time.Unix(int64(seconds), int64(micros)*1000), lines[3], metadata
 	return true
-}
-
-// serverTime reads the two numbers of a reply to the command TIME, and reports whether they are a
-// time up to the year 9999.
-func serverTime(seconds, micros string) (time.Time, bool) {
-	sec, err := strconv.ParseInt(seconds, 10, 64)
-	usec, err2 := strconv.ParseInt(micros, 10, 64)
-	if err != nil || err2 != nil || sec < 0 || sec > lastMilli/1000 || usec < 0 || usec >= 1e6 {
-		return time.Time{}, false
-	}
-	return time.Unix(sec, usec*1000), true
 }
 
 // isPlain reports whether a text has only characters that names have.
 func isPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
-}
-
-// isMetadata reports whether metadata are within the bounds of package driver.
-func isMetadata(metadata map[string]string) bool {
-	size := 0
-	for key, value := range metadata {
-		size += len(key) + len(value)
-	}
-	return size <= driver.MaxMetadata && len(metadata) <= driver.MaxMetadataEntries
 }

@@ -30,22 +30,21 @@ const (
 	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
 
-	// singleBatches is how many batches there are at a time to a single server, and clusterQueues
-	// how many queues to a cluster, so that a node that hangs holds up few locks on other nodes.
-	singleBatches = 2
+	// inFlight is how many batches of a queue there are at a time, and clusterQueues how many queues
+	// to a cluster, so that a node that hangs holds up few locks on other nodes.
+	inFlight      = 2
 	clusterQueues = 16
 )
 
 func (s *Store) newQueues() []batch.Queue[*call] {
-	n, beside := 1, singleBatches
+	queues := make([]batch.Queue[*call], 1, clusterQueues)
 	if s.cluster {
-		n, beside = clusterQueues, 2
+		queues = queues[:clusterQueues]
 	}
-	queues := make([]batch.Queue[*call], n)
 	for i := range queues {
 		q := &queues[i]
 		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
-		q.InFlight, q.Max, q.Bound, q.StuckAfter = beside, maxBatch, requestBound, stuckAfter
+		q.InFlight, q.Max, q.Bound, q.StuckAfter = inFlight, maxBatch, requestBound, stuckAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
 		}

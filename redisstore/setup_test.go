@@ -137,7 +137,3 @@ func acquireCall(s *Store, req driver.Request) *call {
 	common := fmt.Sprintf("%s %s 1 %d %s", millis(req.TTL), millis(req.Place), max(1, req.Tokens), req.Holder)
 	return s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
 }
-
-func releaseCall(s *Store, req driver.Request, keep time.Duration) *call {
-	return s.newCall(releaseScript, millis(keep), req.Name, req.Owner, req.Owner)
-}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -56,32 +55,4 @@ func TestBoundedKeys(t *testing.T) {
 	if got := keys(server); len(got) != 1 {
 		t.Errorf("500 locks have left the keys %q, want one", got)
 	}
-}
-
-func TestForeignHolder(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	mine := grant(t, s, "name", time.Minute)
-	server.Do("SET", "lock:name", "a stranger's value", "PX", "60000")
-	res, err := s.Acquire(t.Context(), request("name", time.Minute))
-	if err != nil || res.Granted || res.Held.Holder != "" || res.Held.Token != 0 || res.Held.Kept {
-		t.Errorf("Acquire: %+v, %v, want it refused by a hold of nobody known", res, err)
-	}
-	if left := res.Held.Remaining; left <= 0 || left > time.Minute {
-		t.Errorf("a foreign hold of a minute has %v left", left)
-	}
-	if renew(t, s, mine) != driver.Lost || release(t, s, mine) {
-		t.Error("the former owner renewed or released a stranger's hold")
-	}
-	rec, found, err := look(s, t.Context(), "name")
-	if err != nil || !found || rec.Holder != "" || rec.Remaining <= 0 {
-		t.Errorf("Lookup: %+v, %v, %v", rec, found, err)
-	}
-	server.Do("PERSIST", "lock:name")
-	if rec, _, _ := look(s, t.Context(), "name"); rec.Remaining != 0 {
-		t.Errorf("a hold without end has %v left", rec.Remaining)
-	}
-	server.Do("DEL", "lock:name")
-	grant(t, s, "name", time.Minute)
 }

@@ -50,9 +50,12 @@ func TestCallsGather(t *testing.T) {
 func TestHungBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		q := newQueue(func(ctx context.Context, _ []string) {
+		q := newQueue(func(ctx context.Context, calls []string) {
 			if sent.Add(1) == 1 {
 				<-ctx.Done()
+			}
+			if slices.Contains(calls, "b") {
+				t.Error("a call is sent that was given up")
 			}
 		})
 		q.MinInline = 0
