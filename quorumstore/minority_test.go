@@ -136,24 +136,27 @@ func TestHungNodeIsBounded(t *testing.T) {
 	})
 }
 
-// As many requests as there may be at once go to nodes that have not replied yet.
+// As many requests as there may be at once go to nodes that have not replied yet, and to those that
+// have.
 func TestManyRequestsAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		for _, s := range c {
 			s.set(slow(there, back))
 		}
 		s := c.client(t)
-		var group sync.WaitGroup
-		for i := range 4 * silentLimit {
-			group.Go(func() {
-				req := request("mine")
-				req.Name = fmt.Sprint(i)
-				if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-					t.Errorf("Acquire: %+v, %v", res, err)
-				}
-			})
+		for round := range 2 {
+			var group sync.WaitGroup
+			for i := range 4 * silentLimit {
+				group.Go(func() {
+					req := request("mine")
+					req.Name = fmt.Sprint(round, "/", i)
+					if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+						t.Errorf("Acquire: %+v, %v", res, err)
+					}
+				})
+			}
+			group.Wait()
 		}
-		group.Wait()
 	})
 }
 

@@ -3,8 +3,11 @@
 package redisstore
 
 import (
+	"context"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,12 +246,19 @@ func TestCrowdOfReaders(t *testing.T) {
 	}
 }
 
-// A connection for notices that is cut is replaced, and waiters look then.
+// A connection for notices that is cut or silent is replaced, and waiters look then.
 func TestConnectionForNoticesLost(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	proxy := faultproxy.Start(t, server.Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	var dialed atomic.Int32
+	client := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr(), ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dialed.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
 	s := New(client, nil)
 	t.Cleanup(func() {
 		_ = s.Close()
@@ -263,5 +273,10 @@ func TestConnectionForNoticesLost(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	<-looks
 	proxy.Reset()
+	<-looks
+	proxy.Hold(faultproxy.Down)
+	before := dialed.Load()
+	eventually(t, "other connection", func() bool { return dialed.Load() > before })
+	proxy.Pass(faultproxy.Down)
 	<-looks
 }

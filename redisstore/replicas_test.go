@@ -58,7 +58,8 @@ func TestNobodyHoldsWithoutReplicas(t *testing.T) {
 	}
 }
 
-// A name is kept once replicas have the keep, and until then ReleaseKeep is not confirmed.
+// A name is kept once replicas have the keep, and until then ReleaseKeep is not confirmed; so is an
+// acquisition.
 func TestKeepWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
@@ -81,5 +82,9 @@ func TestKeepWithoutReplicas(t *testing.T) {
 		if !connected && (!errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "0 replicas have confirmed")) {
 			t.Errorf("ReleaseKeep without a replica: %v", err)
 		}
+	}
+	_, err := c.TryAcquire(t.Context(), "another", nil)
+	if !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "0 replicas have confirmed") {
+		t.Errorf("TryAcquire without a replica: %v", err)
 	}
 }
