@@ -49,11 +49,7 @@ func openAt(t *testing.T, url string, parameters ...string) *Store {
 // leaveOpen runs a statement in a transaction that goes on.
 func leaveOpen(t *testing.T, s *Store, text string, args ...any) pgx.Tx {
 	t.Helper()
-	tx, err := s.pool.(pgxPool).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	tx := pgtest.Begin(t, s.pool.(pgxPool).Pool)
 	if _, err := tx.Exec(t.Context(), s.sql(text), args...); err != nil {
 		t.Fatal(err)
 	}

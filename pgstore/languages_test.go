@@ -210,11 +210,7 @@ func TestLanguagesBesideQueue(t *testing.T) {
 	pgtest.Eventually(t, "connection that listens", func() bool {
 		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", "LISTEN "+s.listener.channel) > 0
 	})
-	tx, err := s.pool.(pgxPool).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(t.Context())
+	tx := pgtest.Begin(t, s.pool.(pgxPool).Pool)
 	var ended, whole bool
 	var level string
 	if err := tx.QueryRow(t.Context(), s.sql("SELECT @.release_lock('name', 'worker'), current_setting('synchronous_commit') FROM pg_sleep(1)")).Scan(&ended, &level); err != nil {

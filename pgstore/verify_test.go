@@ -4,8 +4,6 @@ package pgstore
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,55 +29,45 @@ func TestVerifyTx(t *testing.T) {
 	s, db := open(t), pgtest.OpenSQL(t, pgtest.Postgres().URL("postgres"))
 	execute(t, s, "CREATE TABLE @.writes (holder integer)")
 	t.Cleanup(func() { pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.sql("DROP TABLE @.writes")) })
-	var without, with atomic.Int64
-	var all sync.WaitGroup
-	for worker := range 8 {
-		all.Go(func() {
-			for i := range 25 * rounds(1) {
-				name := string(rune('a' + worker))
-				req, token := grant(t, s, name, time.Minute)
-				var next driver.Request
-				overtake := func() {
-					if ended, err := s.Break(t.Context(), name, token); err != nil || len(ended) != 1 {
-						t.Error(ended, err)
-					}
-					next, _ = grant(t, s, name, time.Minute)
-				}
-				tx, err := db.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if i%2 == 0 {
-					overtake() // before the write
-				}
-				_, err = tx.ExecContext(t.Context(), s.sql("INSERT INTO @.writes VALUES (1)"))
-				if i%2 == 1 {
-					overtake() // after it
-				}
-				if err == nil && i%4 < 2 {
-					err = s.VerifySQLTx(t.Context(), tx, heldLock{name, token})
-					if !errors.Is(err, ErrNotHolder) {
-						t.Errorf("VerifySQLTx of a holder that was overtaken: %v", err)
-					}
-				}
-				if err == nil {
-					err = tx.Commit()
-					without.Add(1)
-				} else {
-					_ = tx.Rollback()
-				}
-				if err == nil && i%4 < 2 {
-					with.Add(1)
-				}
-				release(t, s, next)
-				release(t, s, req)
+	without, with := 0, 0
+	for i := range 200 * rounds(1) {
+		_, token := grant(t, s, "name", time.Minute)
+		var next driver.Request
+		overtake := func() {
+			if ended, err := s.Break(t.Context(), "name", token); err != nil || len(ended) != 1 {
+				t.Fatal(ended, err)
 			}
-		})
+			next, _ = grant(t, s, "name", time.Minute)
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			overtake() // before the write
+		}
+		_, err = tx.ExecContext(t.Context(), s.sql("INSERT INTO @.writes VALUES (1)"))
+		if i%2 == 1 {
+			overtake() // after it
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if i%4 < 2 {
+			if err = s.VerifySQLTx(t.Context(), tx, heldLock{"name", token}); !errors.Is(err, ErrNotHolder) {
+				t.Errorf("VerifySQLTx of a holder that was overtaken: %v", err)
+			}
+		}
+		switch err = tx.Commit(); {
+		case err == nil && i%4 < 2:
+			with++
+		case err == nil:
+			without++
+		}
+		release(t, s, next)
 	}
-	all.Wait()
-	if with.Load() > 0 || without.Load() == 0 {
-		t.Errorf("%d stale holders have committed with VerifyTx, and %d without", with.Load(), without.Load())
+	if with > 0 || without == 0 {
+		t.Errorf("%d stale holders have committed with VerifyTx, and %d without", with, without)
 	}
 }
 
@@ -88,27 +76,20 @@ func TestVerifyTx(t *testing.T) {
 func TestVerifyTxKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	pool := s.pool.(pgxPool)
+	pool := s.pool.(pgxPool).Pool
 	req := request("name", 200*time.Millisecond)
 	req.Tokens = 8
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(t.Context())
+	tx := pgtest.Begin(t, pool)
 	if err := s.VerifyTx(t.Context(), tx, heldLock{"name", res.Token + 7}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(req.TTL) // The end of the hold is by the clock of the server.
 	verify := func(lock heldLock) error {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := pgtest.Begin(t, pool)
 		defer tx.Rollback(t.Context())
 		return s.VerifyTx(t.Context(), tx, lock)
 	}

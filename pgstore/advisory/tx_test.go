@@ -20,10 +20,7 @@ func TestLockTx(t *testing.T) {
 	s := open(t, pgtest.Postgres().Addr, nil)
 	name := t.Name()
 
-	first, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := pgtest.Begin(t, pool)
 	if err := LockTx(t.Context(), first, name, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +28,7 @@ func TestLockTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = second.Rollback() })
 	if locked, err := TryLockSQLTx(t.Context(), second, name, nil); err != nil || locked {
 		t.Errorf("TryLockSQLTx of a held lock gives %v, %v", locked, err)
 	}
@@ -46,10 +44,7 @@ func TestLockTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := grant(t, s, name, time.Minute)
-	third, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	third := pgtest.Begin(t, pool)
 	if locked, err := TryLockTx(t.Context(), third, name, nil); err != nil || locked {
 		t.Errorf("TryLockTx of a lock of a store gives %v, %v", locked, err)
 	}
@@ -73,10 +68,7 @@ func TestLockTxRawKeys(t *testing.T) {
 		{Key2x32(-1<<31, -7), "-2147483648, -7"},
 		{Key2x32(7, 7_000_001), "7, 7000001"},
 	} {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := pgtest.Begin(t, pool)
 		if locked, err := TryLockTx(t.Context(), tx, v.key.String(), &TxOptions{Keys: RawKeys}); err != nil || !locked {
 			t.Errorf("TryLockTx of %v gives %v, %v", v.key, locked, err)
 		}

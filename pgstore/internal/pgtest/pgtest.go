@@ -33,6 +33,17 @@ func OpenPool(tb testing.TB, url string, parameters ...string) *pgxpool.Pool {
 	return pool
 }
 
+// Begin begins a transaction that is rolled back when the test ends, before its pool is closed.
+func Begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
 // OpenSQL is OpenPool for database/sql.
 func OpenSQL(tb testing.TB, url string, parameters ...string) *sql.DB {
 	tb.Helper()
