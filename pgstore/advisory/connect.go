@@ -25,8 +25,6 @@ const (
 	deadlockDetected = "40P01"
 )
 
-func sqlState(err error) string { return pgclient.SQLState(err) }
-
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
 	"(target_session_attrs=read-write)", driver.ErrNotApplied)
 
@@ -178,7 +176,7 @@ func (s *Store) Connections() (files []*os.File, err error) {
 // wrapErr gives an error of the server the advice that it needs, and says whether anything was
 // applied.
 func (s *Store) wrapErr(err error) error {
-	state := sqlState(err)
+	state := pgclient.SQLState(err)
 	advice := map[string]string{
 		"42P01":       "the sequence of tokens " + s.options.TokenSequence + " is not there: Store.Migrate creates it",
 		"42501":       "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",

@@ -249,7 +249,7 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
 			err = s.unlockAll(e.key)
 		}
-		if state := sqlState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
+		if state := pgclient.SQLState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
 			return
 		}
 	}
