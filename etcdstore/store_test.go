@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"unsafe" // sets one clock of a time
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
@@ -162,6 +163,7 @@ func TestOneMember(t *testing.T) {
 		"reader beside others":                   testReaderBesideOthers,
 		"many leases":                            testManyLeases,
 		"lost lease":                             testLostLease,
+		"rule":                                   testRule,
 		"fence":                                  testFence,
 		"late keep":                              testLateKeep,
 		"no space after the effect":              testNoSpaceAfterTheEffect,
@@ -870,48 +872,47 @@ func TestLeaseEndsDuringASuspend(t *testing.T) {
 	}
 }
 
-// A waiter that removes those ahead of it one by one, as they end, holds exactly when the queue
-// says so, for all mixtures of limits and all orders of ends.
-func TestRule(t *testing.T) {
-	limits := []int{0, 2, 3, driver.Shared}
-	const n = 5
-	var all []*record
-	for range n {
-		all = append(all, &record{kv: &mvccpb.KeyValue{}})
+// Mixtures of limits and orders of ends, of holds and of places, have the holds that the rule has,
+// and each place that becomes one is notified, by two Stores.
+func testRule(t *testing.T, member *servers.Etcd) {
+	stores := []*Store{open(t, member), open(t, member)}
+	stores[1].prefix = stores[0].prefix
+	notices := make(chan string, 100)
+	for _, s := range stores {
+		s.Notify(func(_, owner string, token int64) { notices <- fmt.Sprint(owner, " ", token > 0) })
 	}
-	var play func(left []*record)
-	play = func(left []*record) {
-		q := queue{records: left}
-		holds := len(q.holds())
-		for i, r := range left {
-			if got := admits(left[:i], r.Limit); got != (i < holds) {
-				t.Fatalf("entry %d of %v holds: %v, and there are %d holds", i, limitsOf(left), got, holds)
+	const n = 6
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var queue lockqueue.Queue[int]
+		var history []string
+		for i := range n {
+			req := driver.Request{Name: fmt.Sprint(seed), Owner: fmt.Sprint(i), TTL: time.Hour, Place: time.Hour}
+			req.Limit = []int{0, 2, 3, driver.Shared}[random.IntN(4)]
+			history = append(history, fmt.Sprint("limit ", req.Limit))
+			res, err := stores[i%2].Acquire(t.Context(), req)
+			must(t, err)
+			if want, _, _ := queue.Acquire(&req, 0, 0, &lockqueue.Counter{Last: int64(i)}); res.Granted != (want.State == driver.Held) {
+				t.Fatalf("%v: %+v, want %v", history, res, want.State)
 			}
-			for _, hold := range left[:holds] {
-				if holds > max(hold.Limit, 1) {
-					t.Fatalf("%d holds of %v", holds, limitsOf(left))
-				}
+		}
+		for _, i := range random.Perm(n) {
+			history = append(history, fmt.Sprint("end ", i))
+			_, err := stores[i%2].Release(t.Context(), driver.ReleaseRequest{Name: fmt.Sprint(seed), Owner: fmt.Sprint(i)})
+			must(t, err)
+			var want, got []string
+			_, promoted := queue.Release(fmt.Sprint(i), 0, 0)
+			for _, e := range promoted {
+				want = append(want, e.Owner+" true")
 			}
-			rest := slices.Delete(slices.Clone(left), i, i+1)
-			if after := (queue{records: rest}); i < holds && len(after.holds()) < holds-1 {
-				t.Fatalf("an end takes a hold away: %v", limitsOf(left))
+			for range want {
+				got = append(got, receive(t, notices))
 			}
-			play(rest)
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Fatalf("%v: %v, want %v", history, got, want)
+			}
 		}
 	}
-	for mixture := range 1 << (2 * n) { // len(limits) to the power of n
-		for i, r := range all {
-			r.Limit = limits[mixture>>(2*i)&3]
-		}
-		play(all)
-	}
-}
-
-func limitsOf(records []*record) (limits []int) {
-	for _, r := range records {
-		limits = append(limits, r.Limit)
-	}
-	return limits
 }
 
 // A cluster that has lost its disks grants a name that is held. The token of the second holder is
