@@ -90,12 +90,14 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 			}
 		}
 		err := pause(ctx, try)
+		turnCtx, cancel := context.WithTimeout(ctx, requestBound)
 		switch {
 		case err == nil && isNew:
-			err = s.grant(ctx, key)
+			err = s.grant(turnCtx, key)
 		case err == nil:
-			err = s.prolong(ctx, l)
+			err = s.prolong(turnCtx, l)
 		}
+		cancel()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew:
@@ -108,8 +110,6 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 
 // grant makes a lease. What is certain of it counts from before the sending.
 func (s *Store) grant(ctx context.Context, key leaseKey) error {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
 	l := &lease{leaseKey: key}
 	err := s.send(ctx, true, func(ctx context.Context) error {
 		s.grants++
@@ -130,8 +130,6 @@ func (s *Store) grant(ctx context.Context, key leaseKey) error {
 
 // prolong keeps a lease alive. What is certain of it counts from before the sending.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
 	return s.send(ctx, true, func(ctx context.Context) error {
 		sent := time.Now()
 		seconds, err := s.keepAlive(ctx, l.id)
@@ -151,7 +149,7 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	if isNew {
 		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
-	goesOn := context.AfterFunc(ctx, s.endStream)
+	defer context.AfterFunc(ctx, s.endStream)()
 	var resp *pb.LeaseKeepAliveResponse
 	var err error
 	if isNew {
@@ -162,9 +160,9 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 		resp, err = s.stream.Recv()
 	}
 	switch {
-	case goesOn() && err == nil && resp.TTL > 0:
+	case err == nil && resp.TTL > 0:
 		return resp.TTL, nil
-	case err == nil && resp.TTL <= 0:
+	case err == nil:
 		return 0, rpctypes.ErrLeaseNotFound
 	case ctx.Err() != nil:
 		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)

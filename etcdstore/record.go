@@ -32,6 +32,7 @@ import (
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
 // the next in the same revision. Slots are used again: a server goes through all keys that a name
 // has had since the last compaction.
+
 // hashOf returns what the store keeps of an owner, so that no secret is in etcd.
 func hashOf(owner string) string {
 	hash := sha256.Sum256([]byte(owner))

@@ -36,15 +36,15 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	defer cancel()
 	began, renewals := time.Now(), make([]*renewal, len(reqs))
 	for i, req := range reqs {
-		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
+		r, key := &renewal{RenewRequest: req, end: began.Add(req.TTL)}, id(req.Name, req.Owner)
 		renewals[i] = r
-		own := ""
 		s.mu.Lock()
-		if e := s.entries[id(req.Name, req.Owner)]; e != nil {
-			own = e.own
+		if r.entry = s.entries[key]; r.entry == nil { // It was requested through another Store.
+			r.entry = &entry{name: req.Name, owner: req.Owner, until: r.end, own: key}
+			s.entries[key] = r.entry
 		}
 		s.mu.Unlock()
-		if r.lease, r.err = s.leaseFor(ctx, req.TTL, own); r.err == nil {
+		if r.lease, r.err = s.leaseFor(ctx, req.TTL, r.own); r.err == nil {
 			s.beginRenewal(r)
 		}
 	}
@@ -86,11 +86,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) beginRenewal(r *renewal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entries[id(r.Name, r.Owner)]
+	e := r.entry
 	switch {
-	case e == nil: // It was requested through another Store.
-		e = &entry{name: r.Name, owner: r.Owner, until: r.end, own: id(r.Name, r.Owner)}
-		s.entries[id(r.Name, r.Owner)] = e
 	case e.isOver():
 		r.wasOver = true
 	case e.token != 0 && r.Token != 0 && r.Token != e.token:
@@ -99,7 +96,6 @@ func (s *Store) beginRenewal(r *renewal) {
 	case e.until.Before(r.end):
 		e.until = r.end
 	}
-	r.entry = e
 	asLast := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
 	switch {
 	case e.token == 0, r.wasOver, r.mustMove(), !e.held && e.before == nil:
