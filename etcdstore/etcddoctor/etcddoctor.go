@@ -8,10 +8,11 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
@@ -79,7 +80,7 @@ func examine(ctx context.Context, store driver.Store, o doctor.Options) ([]docto
 	if err != nil { // Without a majority there is no list, and no lock.
 		return all, true, err
 	}
-	n := voters(list)
+	n := len(slices.DeleteFunc(list.Members, func(m *pb.Member) bool { return m.IsLearner }))
 	switch text := fmt.Sprintf("%d members, of which %d may fail", n, (n-1)/2); {
 	case serves < n && serves < len(client.Endpoints()):
 		add("etcd.members", "", doctor.Warning, fmt.Sprintf("%d of %d members serve at the addresses in the URL", serves, n), "all members in service, and in the URL", "see the members that do not serve")
@@ -92,15 +93,6 @@ func examine(ctx context.Context, store driver.Store, o doctor.Options) ([]docto
 		add("etcd.ttl", "", doctor.Note, fmt.Sprintf("a TTL of %v may end while a leader is elected", o.TTL), fmt.Sprintf("%v or more", electionTime), "a longer TTL, or --ttl of this command if yours is longer")
 	}
 	return all, true, nil
-}
-
-func voters(list *clientv3.MemberListResponse) (n int) {
-	for _, m := range list.Members {
-		if !m.IsLearner {
-			n++
-		}
-	}
-	return n
 }
 
 // revokesWrongly reports whether a release is one in which a leader that was deposed, and is slow,
