@@ -35,11 +35,11 @@ type acquireCommand struct {
 	*cli
 	ttl  time.Duration
 	hold holdFlags
-	meta metaFlag
+	meta metadata
 }
 
 func newAcquire(c *cli) *cobra.Command {
-	a := &acquireCommand{cli: c, hold: holdFlags{wait: waitForever}, meta: metaFlag{}}
+	a := &acquireCommand{cli: c, hold: holdFlags{wait: waitForever}, meta: metadata{}}
 	cmd := &cobra.Command{
 		Use:     "acquire NAME",
 		Short:   "Take a lock and print a ticket for it",
@@ -60,7 +60,7 @@ func newAcquire(c *cli) *cobra.Command {
 		"or released")
 	a.hold.addTo(f, "", "")
 	a.addMaxOutage(f)
-	f.Var(a.meta, "meta", metaUsage)
+	f.Func("meta", metaUsage, a.meta.set)
 	f.BoolVar(&a.json, "json", false, "one JSON object, with the ticket and the token")
 	return cmd
 }

@@ -66,7 +66,6 @@ func (c *cli) checkMaxOutage() error {
 // function that creates it. "run" leaves out the others, since it is started twice for each command
 // and must start fast.
 func newRoot(c *cli, args []string) *cobra.Command {
-	c.store.urls = []string{"file:"}
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Hold a distributed lock while a command runs",
@@ -105,7 +104,7 @@ Exit code of every subcommand, beside its own:
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.Var(&c.store, "store", "URL of the store that keeps the locks; given\n"+
+	flags.StringArrayVar((*[]string)(&c.store), "store", []string{"file:"}, "`URL` of the store that keeps the locks; given\n"+
 		"several times, of the nodes of a\nquorum")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit\ncode")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")

@@ -113,11 +113,8 @@ func (r *runCommand) servePage(client *holdfast.Client, w io.Writer) (stop func(
 		return nil, err
 	}
 	r.notice(w, "http://%s/leader tells whether this process leads", address)
-	return func() { stopServer(pageEndTimeout) }, nil
+	return func() { stopServer(leaderLookupTimeout + time.Second) }, nil // more than an answer takes
 }
-
-// pageEndTimeout is more than an answer takes at most.
-const pageEndTimeout = leaderLookupTimeout + time.Second
 
 // leadAlone stands for election without a command, for the programs that ask the page.
 func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {

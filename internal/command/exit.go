@@ -56,23 +56,10 @@ func (e *exitError) Error() string {
 	return lockview.Readable(text)
 }
 
-// withoutPrefix returns the text of an error without the prefix of package holdfast, in err and
-// in the errors that it wraps. The program has the same prefix.
+// withoutPrefix returns the text of an error without the prefix of package holdfast, also of one that
+// is wrapped. The program has the same prefix. The last part of a path may look like it.
 func withoutPrefix(err error) string {
-	text := err.Error()
-	var wrapped []error
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		wrapped = append(wrapped, err.Unwrap())
-	case interface{ Unwrap() []error }:
-		wrapped = err.Unwrap()
-	}
-	for _, inner := range wrapped {
-		if inner != nil {
-			text = strings.Replace(text, inner.Error(), withoutPrefix(inner), 1)
-		}
-	}
-	return strings.TrimPrefix(text, "holdfast: ")
+	return regexp.MustCompile(`(^|\s)holdfast: `).ReplaceAllString(err.Error(), "$1")
 }
 
 // oneLine joins the lines of a text, each of them once.

@@ -17,7 +17,7 @@ const etcdProgram = "holdfast-etcd"
 // executeForStore executes the program that has the store, with the same arguments, if this one
 // lacks it and the other one is there: beside this one, or else on the PATH. One that has the other's
 // name executes no further one.
-func (s *stores) executeForStore() error {
+func (s stores) executeForStore() error {
 	if !s.needEtcd() || strings.HasPrefix(filepath.Base(os.Args[0]), etcdProgram) {
 		return nil
 	}
@@ -31,9 +31,9 @@ func (s *stores) executeForStore() error {
 }
 
 // needEtcd reports whether a URL is of etcd, and this program lacks that.
-func (s *stores) needEtcd() bool {
+func (s stores) needEtcd() bool {
 	_, linked := driver.Lookup("etcd")
-	return !linked && slices.ContainsFunc(s.urls, namesEtcd)
+	return !linked && slices.ContainsFunc(s, namesEtcd)
 }
 
 // namesEtcd reports whether a URL, or one of a quorum in it, is of etcd.

@@ -20,7 +20,7 @@ func TestExtensionIsExecutedOnce(t *testing.T) {
 	t.Setenv("PATH", dir)
 	defer func(name string) { os.Args[0] = name }(os.Args[0])
 	os.Args[0] = "/usr/bin/" + etcdProgram
-	if err := (&stores{urls: []string{"etcd://127.0.0.1:1"}}).executeForStore(); err != nil {
+	if err := (stores{"etcd://127.0.0.1:1"}).executeForStore(); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,10 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,33 +20,21 @@ var errDuration = errors.New(`want a duration such as "30s", "5m" or "1d"; a num
 // parseDuration accepts what time.ParseDuration does, or a number of seconds, or a number of days
 // ("1d") with or without a rest ("1d12h").
 func parseDuration(text string) (time.Duration, error) {
-	const number = "+-.0123456789"
-	if strings.Trim(text, number) == "" {
+	if strings.Trim(text, "+-.0123456789") == "" {
 		text += "s"
 	}
-	days, rest, found := strings.Cut(text, "d")
-	if !found {
-		days, rest = "0", text
+	if days, rest, found := strings.Cut(text, "d"); found {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil {
+			return 0, errDuration
+		}
+		text = strconv.FormatFloat(24*n, 'f', -1, 64) + "h" + rest
 	}
-	if found && (strings.Trim(days, number) != "" || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+")) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
 		return 0, errDuration
 	}
-	value, err := time.ParseDuration(days + "h")
-	if err != nil || value.Abs() > math.MaxInt64/24 {
-		return 0, errDuration
-	}
-	value *= 24
-	if found && rest == "" {
-		return value, nil
-	}
-	more, err := time.ParseDuration(rest)
-	if strings.HasPrefix(days, "-") {
-		more = -more
-	}
-	if sum := value + more; err == nil && (sum < value) == (more < 0) {
-		return sum, nil
-	}
-	return 0, errDuration
+	return d, nil
 }
 
 // A durationFlag is a flag of a duration. It implements [pflag.Value].
@@ -104,11 +92,11 @@ const metaUsage = "`KEY=VALUE` to show with the lock, to all\n" +
 	"users; may be repeated, at most 16 of 1024\n" +
 	"bytes in all"
 
-// A metaFlag is the value of --meta: all that follows the first "=", whatever is in it.
-// HOLDFAST_META has a line for each.
-type metaFlag map[string]string
+// A metadata is the value of --meta.
+type metadata map[string]string
 
-func (m metaFlag) Set(text string) error {
+// set adds a key and its value: all that follows the first "=", whatever is in it.
+func (m metadata) set(text string) error {
 	key, value, found := strings.Cut(text, "=")
 	if !found {
 		return errors.New("want KEY=VALUE")
@@ -117,40 +105,32 @@ func (m metaFlag) Set(text string) error {
 	return nil
 }
 
-func (m metaFlag) SetList(text string) (err error) {
-	for line := range strings.SplitSeq(text, "\n") {
-		if line != "" && err == nil {
-			err = m.Set(line)
-		}
-	}
-	return err
-}
-
-func (metaFlag) String() string { return "" }
-func (metaFlag) Type() string   { return "KEY=VALUE" }
-
 // applyEnvironment sets the flags that are not on the command line from their variables in the
 // environment, if there are any: HOLDFAST_KILL_AFTER for --kill-after. An empty variable counts
-// as not set. A flag that may be given several times has all its values in the one variable,
-// and gets it even if it is empty.
+// as not set, but that of --store as a URL that is empty. HOLDFAST_STORE has spaces between its
+// URLs, and HOLDFAST_META has a line for each value.
 func applyEnvironment(flags *pflag.FlagSet) error {
 	var failure error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := envVar(f.Name)
 		value, found := os.LookupEnv(name)
-		set := f.Value.Set
-		list, isList := f.Value.(interface{ SetList(string) error })
-		if isList {
-			set = list.SetList
-		}
-		if f.Changed || !found || value == "" && !isList || f.Name == "help" || f.Name == "version" {
+		if f.Changed || !found || value == "" && f.Name != "store" || f.Name == "help" || f.Name == "version" {
 			return
 		}
-		if err := set(value); err != nil && failure == nil {
-			if f.Value.Type() == "bool" {
+		values := []string{value}
+		if f.Name == "meta" {
+			values = strings.FieldsFunc(value, func(r rune) bool { return r == '\n' })
+		} else if urls := strings.Fields(value); f.Name == "store" && len(urls) > 0 {
+			values = urls
+		}
+		for _, value := range values {
+			err := f.Value.Set(value)
+			if err != nil && f.Value.Type() == "bool" {
 				err = fmt.Errorf("%q is neither true nor false", value)
 			}
-			failure = usageError(fmt.Errorf("environment variable %s: %w", name, err), "--"+f.Name+", or unset "+name)
+			if err != nil && failure == nil {
+				failure = usageError(fmt.Errorf("environment variable %s: %w", name, err), "--"+f.Name+", or unset "+name)
+			}
 		}
 	})
 	return failure

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore"
 )
@@ -20,8 +19,8 @@ const migrateLong = `Migrate sets up the store, or brings it up to date: for pos
 with the tables of the locks and their functions, for postgres+advisory: with
 tokens the sequence. It may be run again at any time, by many at once; what is
 there already is left alone, with the locks in it. A schema that is not fit is
-refused, with the reason and what to do. Other stores need no set-up. It warns
-of what "holdfast doctor" finds in the settings of the server.
+refused, with the reason and what to do. Other stores need no set-up. Then
+"holdfast doctor" shows what in the settings of the server endangers locks.
 
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
@@ -47,7 +46,7 @@ func newMigrate(c *cli) *cobra.Command {
 				return err
 			}
 			return interruptible(func(ctx context.Context) error {
-				for _, url := range c.store.urls { // of a quorum each node
+				for _, url := range c.store { // of a quorum each node
 					if err := c.migrate(ctx, url); err != nil {
 						return err
 					}
@@ -60,7 +59,7 @@ func newMigrate(c *cli) *cobra.Command {
 	return cmd
 }
 
-// migrate sets up a store. Examining it warns of settings that endanger its locks.
+// migrate sets up a store.
 func (c *cli) migrate(ctx context.Context, url string) error {
 	client, err := holdfast.Open(ctx, url, nil)
 	if err != nil {
@@ -75,22 +74,13 @@ func (c *cli) migrate(ctx context.Context, url string) error {
 		return err
 	}
 	c.notice(os.Stderr, "the %s store is up to date", client.Guarantees().Store)
-	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{NoProbe: true})
-	for _, f := range findings {
-		if f.Severity >= doctor.Warning {
-			c.notice(os.Stderr, "warning: %s: %s; want %s; try: %s", f.Check, f.Found, f.Want, f.Remedy)
-		}
-	}
-	return err
+	return nil
 }
 
 func (c *cli) printStatements() error {
 	u, err := url.Parse(c.store.URL())
-	if err != nil {
-		return usageError(errors.New("malformed URL"), "--store postgres://user@host/database")
-	}
-	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return usageError(fmt.Errorf("there is nothing to print for a store of scheme %q", u.Scheme), "--store postgres:")
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return usageError(errors.New("there are statements to print for the store postgres: alone"), "--store postgres:")
 	}
 	query := driver.NewQuery(&url.URL{RawQuery: u.RawQuery})
 	statements, err := pgstore.Migrations(&pgstore.Options{Schema: query.String("schema", "")})

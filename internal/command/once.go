@@ -22,8 +22,7 @@ every host.
 
 With --cron the slot lasts from one moment of the schedule to the next, by the
 clock of this host. The hosts must have one time zone, or name it as in
---cron 'TZ=Europe/Berlin 30 2 * * *'. That daily job runs once on each day: at
-three if the clock skips half past two, and the first time if it shows it twice.
+--cron 'TZ=Europe/Berlin 30 2 * * *'. That daily job runs once on each day.
 With --slot the caller knows the slot. With --every no run begins within that
 time after the begin of one that has succeeded: a daily job would lose a day
 when clocks change.
@@ -33,11 +32,8 @@ whose host dies has not run: the next one that asks runs it. With --at-most-once
 it has.
 
 That it was run is kept under the name NAME@START, or NAME/done with --every.
-"Holdfast show" shows it, and "holdfast break" forgets it. Package once does the
-same for Go programs, under the same names.
-
-In all else it is like "holdfast run": the command and all its descendants are
-dead before anyone else can have the lock.
+"Holdfast show" shows it, and "holdfast break" forgets it. In all else it is
+like "holdfast run".
 
 Exit code: ` + commandExitCodes
 
@@ -159,28 +155,19 @@ func (r *runCommand) releaseError(err error) error {
 	return nil
 }
 
-// shellWord returns a text as a word for a POSIX shell.
-func shellWord(text string) string {
-	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
 // nothingToDo explains why "once" has not run the command.
 func (r *runCommand) nothingToDo(result once.Result, record string) string {
-	text := fmt.Sprintf("nothing to do: %q", r.name)
+	text := fmt.Sprintf("nothing to do: %q ", r.name)
+	again := "holdfast break '" + strings.ReplaceAll(record, "'", `'\''`) + "'"
 	switch left := time.Until(result.Until); {
 	case result.Verdict == once.Done && !result.Slot.Start.IsZero():
-		text += " has run already in the slot " + slotText(result.Slot) + ", and may run again after: holdfast break " + shellWord(record)
+		return text + "has run already in the slot " + slotText(result.Slot) + ", and may run again after: " + again
 	case result.Verdict == once.Done && left > 0:
-		text += " has run already, and may run again in " + lockview.ShortDuration(left) + ", or at once after: holdfast break " + shellWord(record)
+		return text + "has run already, and may run again in " + lockview.ShortDuration(left) + ", or at once after: " + again
 	case result.Verdict == once.Done:
-		text += " has run already"
+		return text + "has run already"
 	case result.Holder != "":
-		text += " is running: held by " + result.Holder
-	default:
-		text += " is running, or its name is kept after a release"
+		return text + "is running: held by " + result.Holder
 	}
-	return text
+	return text + "is running, or its name is kept after a release"
 }

@@ -75,7 +75,7 @@ type runCommand struct {
 	script                string
 	onLost                supervise.Policy
 	conflictCode          int
-	meta                  metaFlag
+	meta                  metadata
 }
 
 func newRun(c *cli) *cobra.Command {
@@ -133,8 +133,8 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 	})
 	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
 		"(default the lesser of 5s and a sixth of\nthe TTL)")
-	r.meta = metaFlag{}
-	f.Var(r.meta, "meta", metaUsage)
+	r.meta = metadata{}
+	f.Func("meta", metaUsage, r.meta.set)
 	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument,\n"+
 		"for the shell")
 	f.StringVarP(&r.script, "command", "c", "", "a command for $SHELL -c (else /bin/sh -c;\n"+

@@ -84,7 +84,9 @@ func (r *runCommand) runUnderLock(
 	if err != nil {
 		return supervise.Result{}, err
 	}
-	defer closeFiles(command.Pin)
+	for _, f := range command.Pin {
+		defer f.Close() // nothing was written
+	}
 	return sup.Run(command, lock)
 }
 
@@ -136,12 +138,6 @@ func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *ho
 		}
 	}
 	return cmd, nil
-}
-
-func closeFiles(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close() // nothing was written
-	}
 }
 
 // acquireFailed explains why there is no lock.

@@ -13,16 +13,8 @@ import (
 	"time"
 )
 
-// Bounds of a connection.
-const (
-	serverHeaderTimeout = 5 * time.Second
-	serverTimeout       = 30 * time.Second
-	serverIdleTimeout   = 2 * time.Minute
-	serverMaxHeader     = 16 << 10
-
-	// serverMaxConns leaves the rest of the files of the process to its locks.
-	serverMaxConns = 500
-)
+// serverMaxConns leaves the rest of the files of the process to its locks.
+const serverMaxConns = 500
 
 // checkAddress refuses the value of a flag that is no address to listen on.
 func checkAddress(flag, address, example string) error {
@@ -45,8 +37,8 @@ func (c *cli) startServer(ctx context.Context, address string, handler http.Hand
 	var open atomic.Int64
 	server := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: serverHeaderTimeout, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, IdleTimeout: serverIdleTimeout,
-		MaxHeaderBytes: serverMaxHeader,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // of connections that end early
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ConnState: func(conn net.Conn, state http.ConnState) {

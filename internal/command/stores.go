@@ -24,17 +24,13 @@ import (
 // The errors of the Redis client contain all that it would log.
 func init() { logging.Disable() }
 
-// stores is the value of --store: the URL of a store, or of each node of a quorum. The first
-// that is given replaces the default.
-type stores struct {
-	urls      []string
-	flagGiven bool
-}
+// stores is the value of --store: the URL of a store, or of each node of a quorum.
+type stores []string
 
 // checkURLs refuses a URL that is empty: with the default instead of it each host would lock alone.
 // It says how to install the program that has the store in etcd.
-func (s *stores) checkURLs() error {
-	if slices.ContainsFunc(s.urls, func(url string) bool { return strings.TrimSpace(url) == "" }) {
+func (s stores) checkURLs() error {
+	if slices.ContainsFunc(s, func(url string) bool { return strings.TrimSpace(url) == "" }) {
 		return usageError(errors.New("the URL of the store is empty, in --store or HOLDFAST_STORE: is a variable not set?"),
 			"a URL such as redis://host:6379, or file: for locks of this host alone")
 	}
@@ -46,15 +42,15 @@ func (s *stores) checkURLs() error {
 }
 
 // URL returns the URL of the one store that the program works with.
-func (s *stores) URL() string {
-	if len(s.urls) == 1 {
-		return s.urls[0]
+func (s stores) URL() string {
+	if len(s) == 1 {
+		return s[0]
 	}
-	return quorumstore.URL(s.urls...)
+	return quorumstore.URL(s...)
 }
 
 // openClient opens the store, which other processes must be able to share.
-func (s *stores) openClient(ctx context.Context, config *holdfast.Config) (*holdfast.Client, error) {
+func (s stores) openClient(ctx context.Context, config *holdfast.Config) (*holdfast.Client, error) {
 	if err := s.checkURLs(); err != nil {
 		return nil, err
 	}
@@ -65,28 +61,6 @@ func (s *stores) openClient(ctx context.Context, config *holdfast.Config) (*hold
 	}
 	return client, err
 }
-
-func (s *stores) Set(url string) error {
-	if !s.flagGiven {
-		s.urls, s.flagGiven = nil, true
-	}
-	s.urls = append(s.urls, url)
-	return nil
-}
-
-// SetList takes the value of the environment variable: URLs with spaces between them. That there is
-// none matters only where a store is opened.
-func (s *stores) SetList(urls string) error {
-	s.urls = strings.Fields(urls)
-	if len(s.urls) == 0 {
-		s.urls = []string{""}
-	}
-	return nil
-}
-
-func (s *stores) String() string { return strings.Join(s.urls, " ") }
-
-func (s *stores) Type() string { return "URL" }
 
 // publicURL returns what of the URL of a store is no secret.
 func publicURL(rawURL string) string {

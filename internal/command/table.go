@@ -15,15 +15,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-// columnGap is the space between two columns.
-const columnGap = 2
-
 // formatTable aligns the columns of a table whose first row is the titles. A column that has
 // nothing but a title is left out. Lines are cut after the given number of characters; 0 means not
 // at all.
 func formatTable(rows [][]string, most int) []byte {
 	var out bytes.Buffer
-	aligned := tabwriter.NewWriter(&out, 0, 0, columnGap, ' ', 0)
+	aligned := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		var cells []string
 		for column, text := range row {

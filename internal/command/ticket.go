@@ -19,9 +19,6 @@ import (
 // ticketEnv is where renew and release find a ticket that is not on the command line.
 const ticketEnv = "HOLDFAST_TICKET"
 
-// maxTicketSize is more than the length of any ticket.
-const maxTicketSize = 8 << 10
-
 const renewLong = `Renew makes a lock last at least until --ttl from now. TICKET is what "holdfast
 acquire" has printed; with - it is read from standard input, and without one
 taken from HOLDFAST_TICKET: there it is not seen in the list of processes.
@@ -105,7 +102,7 @@ func (c *cli) ticketCommand(verb string, do func(context.Context, *holdfast.Clie
 func readTicket(arg string, stdin io.Reader) (holdfast.Ticket, error) {
 	switch arg {
 	case "-":
-		line, err := bufio.NewReader(io.LimitReader(stdin, maxTicketSize)).ReadString('\n')
+		line, err := bufio.NewReader(stdin).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", usageError(fmt.Errorf("standard input: %w", err), "the ticket as an argument, or in "+ticketEnv)
 		}

@@ -23,8 +23,6 @@ many wait; and what doctor finds in the stores. Each --store is a store of its
 own here; of a quorum, give the URL quorum:?node=URL&node=URL (with URLs
 escaped).
 
-The stores are listed every 2 s while somebody watches, and not otherwise.
-
 The page is read-only; --allow-break adds a button that breaks a hold, if it is
 still that hold, with a line on standard error before each and one after it. It
 is served to this host alone, unless --token-file names a file with a token of
@@ -37,9 +35,6 @@ Exit code: 78 if the address cannot be listened on.`
 const uiExample = `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
   holdfast ui --behind-proxy --host locks.example.com`
-
-// uiEndTimeout is more than a break takes at most.
-const uiEndTimeout = 15 * time.Second
 
 // A uiCommand is "holdfast ui" with its flags.
 type uiCommand struct {
@@ -114,7 +109,7 @@ func (u *uiCommand) serve(ctx context.Context) error {
 	}
 	u.notice(os.Stderr, "the page is at http://%s/", address)
 	<-ctx.Done()
-	stop(uiEndTimeout)
+	stop(15 * time.Second) // more than a break takes
 	return ctx.Err()
 }
 
@@ -123,8 +118,8 @@ func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, e
 	if err := u.store.checkURLs(); err != nil {
 		return nil, err
 	}
-	for _, rawURL := range u.store.urls {
-		one := stores{urls: []string{rawURL}}
+	for _, rawURL := range u.store {
+		one := stores{rawURL}
 		client, err := one.openClient(ctx, u.config(os.Stderr))
 		if err != nil {
 			return clients, err
@@ -137,10 +132,7 @@ func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, e
 
 // isLoopback reports whether an address can be reached from this host alone.
 func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
+	host, _, _ := net.SplitHostPort(address)
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
