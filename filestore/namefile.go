@@ -90,7 +90,7 @@ func encodeFile(h *header, q *queue, formerSize int) []byte {
 	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
 	contents = append(contents, headerEnd...)
 	separator := byte(' ')
-	for e := range q.All() {
+	for _, e := range q.Entries() {
 		contents = append(contents, separator)
 		if e.Data.line == (lineRead{e.Data.line.text, e.Until, e.Kept, e.Data.session}) {
 			contents = append(contents, e.Data.line.text...)

@@ -77,8 +77,9 @@ const (
 	// at any more.
 	idleTime = 500 * time.Millisecond
 
-	// longestLook is how long an entry that has ended may stay.
-	longestLook = time.Minute
+	// longestLook is how long it takes at most to see that there are no entries any more, or that
+	// one has ended.
+	longestLook = 2 * time.Second
 
 	// maxBefore is how many sessions a Store looks at for an entry. The next
 	// request for the name finds the death of one of the others.
@@ -225,23 +226,18 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 
 // note keeps what there is to know of the entry of an actor, or that it has none.
 func (s *session) note(st *state) {
-	own := ownEntry{actor: st.who, noted: time.Now(), position: -len(st.queue.Holds())}
-	for e := range st.queue.All() {
-		own.position++
-		if e.Owner == st.who.hash {
-			own.until = e.Until
-			break
-		}
-	}
-	if own.position = max(own.position, 0); 0 < own.position && own.position <= front {
+	i := st.index()
+	own := ownEntry{actor: st.who, noted: time.Now(), position: max(i+1-len(st.queue.Holds()), 0)}
+	if 0 < own.position && own.position <= front {
 		own.before = st.sessionsBefore(own.position)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own.until == 0 {
+	if i < 0 {
 		delete(s.entries, own.hash)
 		return
 	}
+	own.until = st.queue.Entries()[i].Until
 	s.entries[own.hash] = own
 	s.wakeLocked(own)
 }

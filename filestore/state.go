@@ -31,9 +31,7 @@ type state struct {
 	queue    queue
 	now      time.Duration // of the boot clock, since the name was locked
 
-	// Of the file as it was read: the tokens of the last hold and of the first place, or the last
-	// entry if none is a place.
-	lastHold, firstPlace int64
+	lastHold, firstPlace int64 // their tokens in the file as it was read; 0 if there is none
 
 	broken []entry
 }
@@ -122,11 +120,12 @@ func (st *state) read() error {
 	}
 	st.contents, st.header = contents.String(), h
 	st.queue.Restore(entries)
-	if holds := st.queue.Holds(); len(holds) > 0 {
-		st.lastHold = holds[len(holds)-1].Token
+	holds := len(st.queue.Holds())
+	if holds > 0 {
+		st.lastHold = entries[holds-1].Token
 	}
-	for e := range st.inTheWay() {
-		st.firstPlace = e.Token
+	if holds < len(entries) {
+		st.firstPlace = entries[holds].Token
 	}
 	return nil
 }
@@ -134,13 +133,15 @@ func (st *state) read() error {
 // path is for messages.
 func (st *state) path() string { return st.folder.path(st.file) }
 
-// bury ends the entries of dead processes that are in the way of others: those among the holds, and
+// bury drops what has ended, and ends the entries of dead processes that are in the way of others: those among the holds, and
 // the first place. It reports whether there were any. The dead farther back stay until they are
 // there.
 func (st *state) bury() (found bool) {
+	st.queue.Settle(st.now)
 	for {
 		var dead []string
-		for e := range st.inTheWay() {
+		entries := st.queue.Entries()
+		for _, e := range entries[:min(len(st.queue.Holds())+1, len(entries))] {
 			if !e.Kept && !e.Data.detached && !st.isAlive(e.Data.session) {
 				dead = append(dead, e.Owner)
 			}
@@ -155,18 +156,6 @@ func (st *state) bury() (found bool) {
 	}
 }
 
-// inTheWay yields the holds and the first place.
-func (st *state) inTheWay() func(yield func(*entry) bool) {
-	return func(yield func(*entry) bool) {
-		left := len(st.queue.Holds()) + 1
-		for e := range st.queue.All() {
-			if left--; left < 0 || !yield(e) {
-				return
-			}
-		}
-	}
-}
-
 // acquire makes the entry of a request, whose Owner is the hash of the actor.
 func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	data := newEntryData(req, st.own.id, st.folder.store.host.wall())
@@ -175,8 +164,9 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		return res, err
 	}
 	tokens := lockqueue.Counter{Last: c.Last, Clock: c.Clock}
-	for e := range st.queue.All() { // They are greater if the file of the counter was deleted.
-		tokens.Last = max(tokens.Last, e.Token+int64(e.Tokens)-1)
+	if n := st.queue.Len(); n > 0 { // Its tokens are greater if the file of the counter was deleted.
+		last := st.queue.Entries()[n-1]
+		tokens.Last = max(tokens.Last, last.Token+int64(last.Tokens)-1)
 	}
 	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
 	if err == nil && own.State != driver.Held && st.bury() {
@@ -210,12 +200,15 @@ func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
 	if own.State == driver.Waiting && st.bury() {
 		own, _ = st.queue.Renew(st.who.hash, token, ttl, st.now)
 	}
-	for e := range st.queue.All() {
-		if e.Owner == st.who.hash && own.State != driver.Lost {
-			e.Data.session = st.own.id
-		}
+	if own.State != driver.Lost {
+		st.queue.Entries()[st.index()].Data.session = st.own.id
 	}
 	return own
+}
+
+// index returns where the entry of the actor is among all, or -1.
+func (st *state) index() int {
+	return slices.IndexFunc(st.queue.Entries(), func(e *entry) bool { return e.Owner == st.who.hash })
 }
 
 // release ends the entry of the actor.
@@ -229,7 +222,6 @@ func (st *state) release(keep time.Duration) bool {
 
 // breakHolds ends the hold or keep that has a token, or all for 0, and returns what it ended.
 func (st *state) breakHolds(token int64) (records []driver.Record) {
-	st.queue.Settle(st.now)
 	st.bury()
 	st.broken, _ = st.queue.Break(token, st.now)
 	if st.queue.Waiting() > 0 {
@@ -243,7 +235,6 @@ func (st *state) breakHolds(token int64) (records []driver.Record) {
 
 // holds returns the holds and keeps.
 func (st *state) holds() (records []driver.Record) {
-	st.queue.Settle(st.now)
 	st.bury()
 	for _, e := range st.queue.Holds() {
 		records = append(records, st.record(e))
@@ -298,7 +289,7 @@ func (st *state) tell() {
 	for i := range st.broken {
 		send(&st.broken[i], 0)
 	}
-	places := slices.Collect(st.queue.All())[len(st.queue.Holds()):]
+	places := st.queue.Entries()[len(st.queue.Holds()):]
 	if len(places) == 0 || places[0].Token == st.firstPlace {
 		return
 	}
@@ -310,11 +301,7 @@ func (st *state) tell() {
 
 // sessionsBefore returns the sessions whose death ends a hold, or a place before a position.
 func (st *state) sessionsBefore(position int) (ids []string) {
-	left := min(len(st.queue.Holds())+position-1, maxBefore)
-	for e := range st.queue.All() {
-		if left--; left < 0 {
-			break
-		}
+	for _, e := range st.queue.Entries()[:min(len(st.queue.Holds())+position-1, maxBefore)] {
 		if !e.Kept && !e.Data.detached {
 			ids = append(ids, strings.Clone(e.Data.session)) // not the file
 		}

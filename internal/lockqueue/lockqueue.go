@@ -12,7 +12,6 @@
 package lockqueue
 
 import (
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -151,11 +150,9 @@ func (q *Queue[D]) settle(now time.Duration, owner string) []Entry[D] {
 	return q.admit(owner)
 }
 
-// All yields the entries in order. The ended ones that no verb has found yet are among them. They
-// must not be changed.
-func (q *Queue[D]) All() iter.Seq[*Entry[D]] {
-	return slices.Values(q.entries)
-}
+// Entries returns the entries in order. The ended ones that no verb has found yet are among them.
+// They are valid until the next verb, and must not be changed, apart from their Data.
+func (q *Queue[D]) Entries() []*Entry[D] { return q.entries }
 
 // Holds returns the holds and keeps, oldest first, as of the latest verb. They are valid until the
 // next one, and must not be changed.

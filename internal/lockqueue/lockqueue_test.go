@@ -98,7 +98,7 @@ func TestCrowd(t *testing.T) {
 	c, now, most, expired := lockqueue.Counter{Clock: 1}, time.Duration(0), 0, 0
 	for step := range 30_000 {
 		var restored lockqueue.Queue[int]
-		for e := range q.All() {
+		for _, e := range q.Entries() {
 			restored.Restore([]lockqueue.Entry[int]{*e})
 			if e.Until == now+1 {
 				expired++
@@ -128,7 +128,7 @@ func TestCrowd(t *testing.T) {
 				outcome = append(outcome, ended, promoted)
 			}
 			outcome = append(outcome, len(q.Holds()), q.Waiting(), *c)
-			for e := range q.All() {
+			for _, e := range q.Entries() {
 				outcome = append(outcome, *e)
 			}
 			return outcome
@@ -150,7 +150,7 @@ func TestCrowd(t *testing.T) {
 // prefix is the length of the longest prefix that is within every Limit in it.
 func prefix(q *lockqueue.Queue[int]) int {
 	longest, length, least := 0, 0, driver.Shared
-	for e := range q.All() {
+	for _, e := range q.Entries() {
 		length, least = length+1, min(least, e.Limit)
 		if length <= least {
 			longest = length

@@ -501,7 +501,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 	}
 	s.entries = [modelOwners]entry{}
 	i, holds := 0, len(m.queue.Holds())
-	for e := range m.queue.All() {
+	for _, e := range m.queue.Entries() {
 		was := before[e.Data]
 		told := was.told || e.Data == self && i < holds
 		for _, p := range promoted {
