@@ -1,0 +1,91 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
+)
+
+// A silentStore does not answer a Lookup while silent is set.
+type silentStore struct {
+	driver.Store
+	silent atomic.Bool
+}
+
+func (s *silentStore) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	if s.silent.Load() {
+		return nil, driver.NotApplied(errors.New("connection refused"))
+	}
+	return s.Store.Lookup(ctx, name)
+}
+
+// A wait goes on while the store is silent for less than --max-outage since its last answer, and ends
+// with 69 after that, and at once if the first look is refused.
+func TestWaitThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &silentStore{Store: memstore.New()}
+		client := holdfast.New(store, nil)
+		defer client.Close()
+		lock := holdLock(t, client, "x")
+		c := &cli{maxOutage: 10 * time.Second}
+		began := time.Now()
+		wait := make(chan error)
+		go func() { wait <- c.waitFree(t.Context(), client, "x", waitForever) }()
+		for range 3 { // together longer than an outage may take
+			time.Sleep(time.Second)
+			store.silent.Store(true)
+			time.Sleep(6 * time.Second)
+			store.silent.Store(false)
+		}
+		time.Sleep(time.Second)
+		store.silent.Store(true)
+		err := <-wait
+		if took := time.Since(began).Round(time.Second); !errors.Is(err, holdfast.ErrUnavailable) || took != 32*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		began = time.Now()
+		if err := c.waitFree(t.Context(), client, "x", waitForever); !errors.Is(err, holdfast.ErrUnavailable) || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		store.silent.Store(false)
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.waitFree(t.Context(), client, "x", 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Under CI a wait is reported after two seconds, and one that ends before that is not.
+func TestWaitIsReported(t *testing.T) {
+	t.Setenv("CI", "true")
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		event := (&cli{}).config(&said).Hooks.Event
+		waiting := holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Holder: "other"}}
+		event(t.Context(), waiting)
+		time.Sleep(announceDelay - 1)
+		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
+		time.Sleep(time.Minute)
+		if said.Len() > 0 {
+			t.Errorf("a short wait: %s", &said)
+		}
+		event(t.Context(), waiting)
+		time.Sleep(announceDelay + 1)
+		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
+		synctest.Wait()
+		if got := said.String(); !strings.HasPrefix(got, `holdfast: waiting for "x", which is held by other`) {
+			t.Errorf("a long wait: %q", got)
+		}
+	})
+}
