@@ -145,7 +145,7 @@ func (s *Store) idle() bool {
 }
 
 // A Store forgets its entries at their ends, and closes its watcher when it has none: there are few
-// of them in a system.
+// of them in a system. Then it looks at nothing, until it has an entry.
 func TestIdleStore(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	held, _ := granted(t, openTest(t, s.dir), "name", time.Hour)
@@ -162,6 +162,24 @@ func TestIdleStore(t *testing.T) {
 	within(t, "the next place", time.Second, notices)
 	released(t, s, place)
 	eventually(t, "the Store closes its watcher", s.idle)
+
+	other, own := openTest(t, s.dir), s.folder.session.Load()
+	for range 3 {
+		eventually(t, "the Store looks at nothing", func() bool {
+			own.mu.Lock()
+			defer own.mu.Unlock()
+			return own.sleeps
+		})
+		held, _ := granted(t, s, "name", time.Hour)
+		notices := told(t, s, held.Owner)
+		if _, err := other.Break(t.Context(), "name", 0); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the break of a hold after a rest", time.Second, notices)
+		if err := release(s, held); err == nil {
+			t.Error("a broken hold is released")
+		}
+	}
 }
 
 // When the kernel says that it has dropped events, all owners are to look.
