@@ -221,13 +221,21 @@ func (s *Store) replace(l *lease) {
 	}
 }
 
-// endLease ends a lease without entries. The caller holds s.mu.
+// endLease ends a lease without entries, when no keep-alive of it is under way: that would find it
+// lost, and so all others. The caller holds s.mu.
 func (s *Store) endLease(l *lease) {
 	if s.leases[l.leaseKey] == l {
 		delete(s.leases, l.leaseKey)
 	}
 	if s.alive.Err() == nil {
-		s.group.Go(func() { s.revoke(s.alive, l) })
+		s.group.Go(func() {
+			select {
+			case s.turn <- struct{}{}:
+				<-s.turn
+				s.revoke(s.alive, l)
+			case <-s.alive.Done():
+			}
+		})
 	}
 }
 

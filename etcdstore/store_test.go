@@ -321,9 +321,15 @@ func testUnusedLeases(t *testing.T, member *servers.Etcd) {
 		t.Errorf("Renew: %v", state)
 	}
 	own := ids(s)
+	s.turn <- struct{}{} // as during a keep-alive
 	if release(t, s, "owner"); len(own) != 2 || len(ids(s)) != 0 {
 		t.Errorf("%d leases of a detached hold with two TTLs, and %d after its release", len(own), len(ids(s)))
 	}
+	time.Sleep(watchDelay)
+	if resp, err := other.client.TimeToLive(t.Context(), own[0]); err != nil || resp.TTL <= 0 {
+		t.Errorf("a lease during a keep-alive: %+v, %v", resp, err)
+	}
+	<-s.turn
 	wantEnd(own)
 	grant(t, s, request("owner", time.Hour))
 	release(t, s, "owner")
