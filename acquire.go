@@ -106,7 +106,7 @@ func (a *acquireOp) run(full string) error {
 			}
 		}
 		l := a.lease
-		if l == nil || a.ctx.Err() != nil {
+		if l == nil || a.ctx.Err() != nil || c.closed {
 			c.mu.Unlock()
 		} else {
 			a.block = a.tokensToRequest()
@@ -201,6 +201,12 @@ func (a *acquireOp) await() error {
 			c.mu.Unlock()
 			return nil
 		case l.state == unsent:
+			if a.join() { // a hold that this Client has got since
+				a.lease = nil
+				c.leave(l)
+				c.mu.Unlock()
+				return nil
+			}
 			if pause = a.resume - c.clock.now(); pause <= 0 {
 				c.mu.Unlock()
 				return nil
@@ -291,13 +297,10 @@ func (a *acquireOp) giveUp(err error) error {
 		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
 			q.failLine(a.failure)
 		}
-		if l.state == unsent || a.adopts {
+		stays := l.state == unsent || a.adopts // nothing is released
+		if l.abandon(!stays); stays {
 			c.leave(l)
-			break
 		}
-		l.released = &noError // Nobody waits for the release.
-		l.end.Store(&ErrReleased)
-		l.abandon(true)
 	}
 	return err
 }

@@ -191,3 +191,56 @@ func TestCloseAndTheWorkItself(t *testing.T) {
 		<-done
 	})
 }
+
+// A grant whose release is refused is not left behind, and no lock is requested after Close has begun.
+func TestGrantedBesideClose(t *testing.T) {
+	virtualRun(t, "in flight", func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, b := open(t, mem, nil), holdfast.New(net, nil)
+		net.Set(faultstore.Acquire, answersIn(time.Second))
+		result := later(func() error { return failure(b.Acquire(ctx, "n", &holdfast.Options{TTL: time.Hour})) })
+		net.Once(faultstore.Release, faultstore.Refuse)
+		noErr(t, b.Close())
+		wantErr(t, <-result, holdfast.ErrClosed)
+		free(t, a, "n")
+	})
+	virtualRun(t, "to be confirmed", func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, b := open(t, mem, nil), holdfast.New(net, nil)
+		first := acquire(t, a, "n", nil)
+		o := &holdfast.Options{TTL: time.Hour, Detached: true, Shared: true}
+		result := later(func() error { return failure(b.Acquire(ctx, "n", o)) })
+		net.Set(faultstore.Renew, answersIn(time.Second))
+		release(t, first) // Its notice has come, and the renewal that confirms it is under way.
+		synctest.Wait()
+		sent := net.Calls(faultstore.Acquire)
+		net.Once(faultstore.Release, faultstore.Refuse)
+		noErr(t, b.Close())
+		wantErr(t, <-result, holdfast.ErrClosed)
+		if n := net.Calls(faultstore.Acquire) - sent; n > 0 {
+			t.Errorf("%d requests for a lock after Close has begun", n)
+		}
+		free(t, a, "n")
+	})
+}
+
+// The work calls Release once more, as a deferred call does: that does not wait for ReleaseAll, which
+// waits for the work.
+func TestSecondReleaseInTheWork(t *testing.T) {
+	for name, end := range map[string]func(*holdfast.Client) error{"ReleaseAll": (*holdfast.Client).ReleaseAll, "Close": (*holdfast.Client).Close} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c := open(t, memstore.New(), nil)
+			within(t, 0, time.Second, func() error {
+				return c.Do(ctx, "n", nil, func(ctx context.Context) error {
+					go end(c)
+					<-ctx.Done()
+					noErr(t, holdfast.FromContext(ctx).Release())
+					noErr(t, holdfast.FromContext(ctx).Release())
+					return nil
+				})
+			})
+		})
+	}
+}

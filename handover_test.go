@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,4 +272,39 @@ func TestTicketsNeedADetachedLockThatIsHeld(t *testing.T) {
 			t.Errorf("of the store was requested: %+v", store.acquired)
 		}
 	})
+}
+
+// Adoptions of short holds are given up as their answers come, in a busy process.
+func TestAdoptAtTheEndOfTheHold(t *testing.T) {
+	mem := memstore.New()
+	net := faultstore.Wrap(mem)
+	a, b := holdfast.New(mem, nil), holdfast.New(net, nil)
+	defer a.Close()
+	defer b.Close()
+	net.Set(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+		apply()
+		time.Sleep(rand.N(9 * time.Millisecond))
+		return nil
+	})
+	var group sync.WaitGroup
+	for i := range 300 {
+		group.Go(func() {
+			for began := time.Now(); time.Since(began) < time.Second; {
+				lock, err := a.TryAcquire(t.Context(), fmt.Sprint(i), &holdfast.Options{TTL: 10 * time.Millisecond, Detached: true, NoRenew: true})
+				if err != nil {
+					continue
+				}
+				ticket, err := lock.HandOver()
+				if err != nil {
+					continue
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(9*time.Millisecond))
+				if lock, err = b.Adopt(ctx, ticket, nil); err == nil {
+					_ = lock.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
 }

@@ -166,7 +166,7 @@ func (l *lease) lose(reason error) {
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
 	c.leave(l)
-	if l.op != nil { // Nobody releases it.
+	if l.op != nil && !l.op.adopts { // Nobody releases it.
 		c.activeCalls.Go(func() { l.releaseUnwatched(false) })
 	}
 	c.mu.Unlock()
@@ -289,7 +289,8 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		}
 		switch {
 		case err == nil && unanswered:
-		case err == nil && !ours && (!applied || req.Keep > 0): // A keep is reported as ours.
+		case err == nil && !ours && (!applied || req.Keep > 0 || keepUntil > time.Duration(l.deadline.Load())):
+			// A keep is reported as ours, and one that was to outlast the hold would be there.
 			return &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case err == nil:
 			return nil
@@ -322,7 +323,10 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		case <-timer.C:
 		case <-stop:
 			timer.Stop()
-			return ErrClosed
+			if err == nil {
+				return ErrClosed
+			}
+			patience, until = 0, min(until, now+c.requestTimeout) // Close waits for it as for a Release.
 		}
 	}
 }
@@ -340,6 +344,8 @@ func (l *lease) releaseInBackground() {
 func (l *lease) abandon(release bool) {
 	unanswered := l.state == requesting
 	l.state = ended
+	l.released = &noError // Nobody waits for the release.
+	l.end.Store(&ErrReleased)
 	l.c.schedule.remove(l)
 	if release {
 		l.c.activeCalls.Go(func() { l.releaseUnwatched(unanswered) })

@@ -200,6 +200,9 @@ func (l *Lock) release(keep time.Duration) error {
 		default:
 		}
 	}
+	if working && !ours && l.result == nil { // ReleaseAll releases it after the work: a further call is as this one.
+		l.released = false
+	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)
 	var keepUntil time.Duration

@@ -140,9 +140,9 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 			a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
 			first := acquire(t, a, "n", nil)
 			got := startWaiting(t, b, "n", o, 1)
-			lostReplies := 0
+			began := time.Now()
 			net.Set(faultstore.Renew, func(ctx context.Context, op faultstore.Op, apply func()) error {
-				if lostReplies++; lostReplies < 10 {
+				if time.Since(began) < 6*time.Second {
 					return faultstore.LoseReply(ctx, op, apply)
 				}
 				apply()
@@ -222,4 +222,30 @@ func (s *laterToken) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]d
 		}
 	}
 	return entries, err
+}
+
+// A notice that comes while a renewal is in flight that gets no answer leads to another look at once.
+func TestNoticeDuringARenewalWithoutAnswer(t *testing.T) {
+	for name, o := range map[string]*holdfast.Options{"renewal": {TTL: time.Hour}, "extend": {TTL: time.Hour, NoRenew: true}} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			mem := memstore.New()
+			net := faultstore.Wrap(mem)
+			a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+			lock := acquire(t, b, "n", o)
+			net.Once(faultstore.Renew, faultstore.Hang)
+			if o.NoRenew {
+				extended := later(func() error { return lock.Extend(ctx, time.Hour) })
+				defer func() { <-extended }()
+			} else {
+				time.Sleep(20 * time.Minute)
+			}
+			time.Sleep(time.Second) // the request is in flight
+			noErr(t, lock.Err())
+			breakLock(t, a, "n")
+			within(t, 0, 10*time.Second, func() error {
+				<-lock.Context().Done()
+				return nil
+			})
+		})
+	}
 }

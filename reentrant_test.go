@@ -4,8 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -82,5 +84,38 @@ func TestWorkOfAReleasedHandle(t *testing.T) {
 			return nil
 		}), holdfast.ErrReleased)
 		noErr(t, second.Err())
+	})
+}
+
+// A waiter joins a hold that its Client gets by a call beside the line.
+func TestReentrantWaiterJoins(t *testing.T) {
+	virtualRun(t, "of a single attempt", func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem).Silent()
+		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Second, Max: time.Second}}))
+		other, o := acquire(t, a, "n", nil), &holdfast.Options{Reentrant: true}
+		waiter := startWaiting(t, c, "n", o, 1)
+		release(t, other)
+		first, err := c.TryAcquire(ctx, "n", o)
+		noErr(t, err)
+		release(t, <-waiter)
+		release(t, first)
+	})
+	virtualRun(t, "with MaxAttempts", func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		a, c := open(t, mem, nil), open(t, mem, nil)
+		other := acquire(t, a, "n", nil)
+		result := later(func() error {
+			lock, err := c.Acquire(ctx, "n", &holdfast.Options{Reentrant: true, MaxAttempts: 50})
+			if err == nil {
+				err = lock.Release()
+			}
+			return err
+		})
+		got := startWaiting(t, c, "n", &holdfast.Options{Reentrant: true}, 1)
+		release(t, other)
+		lock := <-got
+		noErr(t, <-result)
+		release(t, lock)
 	})
 }

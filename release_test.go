@@ -279,3 +279,29 @@ func TestReleaseAllBeforeTheAnswer(t *testing.T) {
 		free(t, a, "n")
 	})
 }
+
+// The hold ends before the keep is applied, and another client takes the name.
+func TestReleaseKeepThatCameTooLate(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		net := faultstore.Wrap(mem)
+		a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+		net.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(2 * time.Second)
+			return nil
+		})
+		lock := acquire(t, b, "n", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
+		time.Sleep(7 * time.Second)
+		net.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, _ func()) error {
+			time.Sleep(1600 * ms)
+			return faultstore.ErrReplyLost
+		})
+		result := later(func() error { return lock.ReleaseKeep(1500 * ms) })
+		time.Sleep(1200 * ms) // until the hold is over
+		other, err := a.TryAcquire(ctx, "n", nil)
+		noErr(t, err)
+		wantErr(t, <-result, holdfast.ErrLost)
+		release(t, other)
+	})
+}

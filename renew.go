@@ -190,13 +190,15 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	case lost: // It proves nothing about an outage, in which requests for an entry may get lost.
 		l.op.restart(l.state == requesting)
 	case entry.State == driver.Unknown:
-		l.look = failed
 		if !isHeld {
 			l.due = now + l.op.noteFailure(now, r.sent, err)
 			l.op.signal()
+		} else if l.look == noticed { // meanwhile
+			l.due = now
 		} else if !l.options.NoRenew || r.look != noLook {
 			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)), time.Duration(l.deadline.Load()))
 		}
+		l.look = failed
 		c.reschedule(l)
 	default: // Waiting or Held
 		l.noteEntry(now, r.sent, r.asked, entry)

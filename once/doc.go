@@ -41,7 +41,8 @@
 // call runs the work again, within the TTL after a crash at the earliest.
 //
 // With Options.AtMostOnce it is the other way round: the mark is placed before the
-// work begins, and the run is not repeated, however it ends.
+// work begins, and the run is not repeated, however it ends. For Do, that holds for
+// Options.Remember from the begin of the work.
 //
 // The command "holdfast once" follows the same rule with the same names. With --every it
 // is [Within], with --cron and --slot it is [In]. [Do] and Within share their marks, so

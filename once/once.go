@@ -30,7 +30,8 @@ type Options struct {
 	Skew time.Duration
 
 	// AtMostOnce records that the work is done before it begins. The work is then
-	// not repeated, even if it fails or its process crashes.
+	// not repeated, even if it fails or its process crashes. Remember counts from the
+	// begin of the work then, and must be longer than the work and any pause of it.
 	AtMostOnce bool
 
 	// MaxHold ends a run that takes longer: its context ends, the error matches

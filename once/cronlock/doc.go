@@ -10,7 +10,8 @@
 // Each activation of the schedule runs once over all replicas. See package once
 // for what is guaranteed. Runs on two replicas are "the same" if they belong to the
 // same moment of activation: the latest one of the schedule that is past by the
-// replica's own clock. All replicas must have the same schedule, in the same time zone.
+// replica's own clock. All replicas must have the same schedule, in the same time zone. A
+// zone of cron.WithLocation is not seen here: name it in the schedule ("TZ=Asia/Tokyo 0 3 * * *").
 //
 // On the night on which clocks are set back, cron starts a job between two and three
 // twice, and the job runs the first time (see [Slot]). On the night on which they are set

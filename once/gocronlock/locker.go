@@ -26,7 +26,8 @@ func NewLocker(locks *holdfast.Client, interval time.Duration, o *once.Options) 
 }
 
 // NewSlotLocker returns a locker for a job with slots of any kind. Slot returns the one of a run
-// that begins now. For CronJob and DailyJob it calls cronlock.Slot with the same schedule.
+// that begins now. For CronJob and DailyJob it calls cronlock.Slot with the same schedule, and
+// with now in the time zone of the scheduler (gocron.WithLocation).
 // In all else it is like NewLocker.
 func NewSlotLocker(locks *holdfast.Client, slot func(now time.Time) (once.Slot, error), o *once.Options) gocron.Locker {
 	return &locker{locks: locks, slot: slot, o: o}
