@@ -20,8 +20,8 @@ const breakLong = `Break ends the hold of a lock, of any holder, and reports the
 its token. It is for a lock whose holder is known to be dead or wrong. If many
 hold the lock it ends all of these holds, with --token one of them.
 
-The holder works on until its next renewal: up to a third of its TTL. Only a
-resource that refuses its token is safe meanwhile.
+The holder works on until it is told, at its next renewal at the latest: up to a
+third of its TTL. Only a resource that refuses its token is safe meanwhile.
 
 It looks at the hold first and breaks only that one: if the lock has changed
 hands since, it breaks nothing. On a terminal it asks in between; elsewhere it

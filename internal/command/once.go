@@ -37,7 +37,8 @@ like "holdfast run".
 
 Exit code: ` + commandExitCodes
 
-const onceExample = `  HOLDFAST_STORE=redis://db     # in the crontab of each host
+const onceExample = `  # in the crontab of each host
+  HOLDFAST_STORE=redis://db
   0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
   holdfast once import --slot "$SCHEDULED_AT/1h" -- ./import.sh
   holdfast once refresh --every 10m -- ./refresh.sh`
@@ -110,10 +111,10 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	switch held := !acquired.IsZero(); {
 	case !held && err != nil:
 		return r.acquireFailed(sup, err)
-	case run.Verdict == once.Missed && r.slots.schedule != nil:
+	case run.Verdict == once.Missed && r.slots.schedule != nil && !time.Now().Before(slot.End):
 		return r.runOnce(sup, client, path) // the next slot has begun meanwhile
 	case run.Verdict == once.Missed:
-		return usageError(fmt.Errorf("nothing was run: the slot %s is over", slotText(slot)), "a --slot that ends later")
+		return usageError(fmt.Errorf("nothing was run: the slot %s is over, or began nearly a year ago", slotText(slot)), "a slot that ends later, or is shorter")
 	case !held:
 		return &exitError{err: errors.New(r.nothingToDo(run, record))}
 	case notRun != nil:

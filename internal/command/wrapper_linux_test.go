@@ -148,6 +148,8 @@ END
 		`{"v":"say\"hi\"","w":"1"} {"v":"say\"hi\"","w":"2"} {"v":"psql\"a=b\"","w":"1"} {"v":"psql\"a=b\"","w":"2"} ` +
 			`{"v":"https://ci/?a=1,b=2","w":"1"} {"v":"https://ci/?a=1,b=2","w":"2"} {"v":"a,b","w":"1"} {"v":"a,b","w":"2"} ` +
 			`{"v":"a=b,c","w":"1"} {"v":"a=b,c","w":"2"}`},
+	{"once in the last days of a slot of a year", `
+		timeout 5 holdfast once a --cron "TZ=UTC $(LC_ALL=C date -u -d '+2 days' '+0 0 %d %m *')" -- true; echo $?`, "64"},
 	{"standard output that is full, or not wanted", `
 		for v in 'ls' 'ls --json' 'version' 'doctor' 'acquire a' '--help' 'run --help' 'completion bash'; do
 			holdfast $v >/dev/full 2>/dev/null; echo $?
