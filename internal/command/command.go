@@ -114,6 +114,7 @@ Exit code of every subcommand, beside its own:
 		root.AddCommand(newElect(c), newOnce(c), newAcquire(c), newRenew(c), newRelease(c), newLs(c), newShow(c),
 			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
 	}
+	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
 	})

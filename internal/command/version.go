@@ -29,7 +29,7 @@ func newVersion(c *cli) *cobra.Command {
 			if c.json {
 				return printJSON(readBuildInfo())
 			}
-			return writeOutput(fmt.Appendf(nil, "holdfast version %v\n", readBuildInfo()))
+			return writeOutput(fmt.Appendf(nil, "holdfast %v\n", readBuildInfo()))
 		},
 	}
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
