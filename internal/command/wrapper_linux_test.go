@@ -107,7 +107,7 @@ END
 		cat >job <<'END'
 sleep 20 & exec holdfast run a -- perl -e '$SIG{INT} = sub { open F, ">>got"; print F "INT\n"; close F }; open F, ">ready"; select undef, undef, undef, .01 until -e "end"; exit 3'
 END
-		(until test -e ready; do sleep .01; done; printf '\003'; until test -e got; do sleep .01; done; sleep .3; >end) | script -qec 'bash job' /dev/null >/dev/null
+		(until test -e ready; do sleep .01; done; printf '\003'; until test -e got; do sleep .01; done; sleep .3; >end) | script -qec 'exec bash job' /dev/null >/dev/null
 		echo $?; cat got`, "3 INT"},
 	{"Ctrl-Z stops the parent, never the supervisor, which starts in the same job", `
 		cat >job <<'END'
