@@ -192,7 +192,8 @@ func TestCloseAndTheWorkItself(t *testing.T) {
 	})
 }
 
-// A grant whose release is refused is not left behind, and no lock is requested after Close has begun.
+// A grant whose release is refused is not left behind, and no lock is requested after Close has
+// begun.
 func TestGrantedBesideClose(t *testing.T) {
 	virtualRun(t, "in flight", func(t *testing.T, ctx context.Context) {
 		mem := memstore.New()
@@ -226,8 +227,8 @@ func TestGrantedBesideClose(t *testing.T) {
 	})
 }
 
-// The work calls Release once more, as a deferred call does: that does not wait for ReleaseAll, which
-// waits for the work.
+// The work calls Release once more, as a deferred call does: that does not wait for ReleaseAll,
+// which waits for the work.
 func TestSecondReleaseInTheWork(t *testing.T) {
 	for name, end := range map[string]func(*holdfast.Client) error{"ReleaseAll": (*holdfast.Client).ReleaseAll, "Close": (*holdfast.Client).Close} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {

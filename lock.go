@@ -200,8 +200,8 @@ func (l *Lock) release(keep time.Duration) error {
 		default:
 		}
 	}
-	if working && !ours && l.result == nil { // ReleaseAll releases it after the work: a further call is as this one.
-		l.released = false
+	if working && !ours && l.result == nil {
+		l.released = false // ReleaseAll releases it after the work: a further call is as this one.
 	}
 	c.mu.Unlock()
 	l.endContext(ErrReleased)

@@ -155,8 +155,8 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 	}
 }
 
-// A store that has forgotten a grant, but not its entry, keeps nothing of it: a failover has brought
-// back the hold before it.
+// A store that has forgotten a grant, but not its entry, keeps nothing of it: a failover has
+// brought back the hold before it.
 func TestForgottenGrantIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		s := &rollback{Notifier: memstore.New()}
@@ -188,8 +188,8 @@ func (s *rollback) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]dri
 	return entries, err
 }
 
-// The answer for another token is a loss: the store has gone back, and has another entry of the owner.
-// That is released at once, and not again by Release.
+// The answer for another token is a loss: the store has gone back, and has another entry of the
+// owner. That is released at once, and not again by Release.
 func TestAnswerForAnotherToken(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		s := &laterToken{Notifier: memstore.New()}
@@ -224,7 +224,8 @@ func (s *laterToken) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]d
 	return entries, err
 }
 
-// A notice that comes while a renewal is in flight that gets no answer leads to another look at once.
+// A notice that comes while a renewal is in flight that gets no answer leads to another look at
+// once.
 func TestNoticeDuringARenewalWithoutAnswer(t *testing.T) {
 	for name, o := range map[string]*holdfast.Options{"renewal": {TTL: time.Hour}, "extend": {TTL: time.Hour, NoRenew: true}} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {

@@ -38,8 +38,8 @@ type outageCaller struct {
 }
 
 // Each caller bears an outage for Config.MaxOutage, whether others wait before it or not, and
-// whenever it comes. It gets the lock if the outage is shorter. A store that refuses the very first request fails at
-// once.
+// whenever it comes. It gets the lock if the outage is shorter. A store that refuses the very first
+// request fails at once.
 func TestOutages(t *testing.T) {
 	alone := func(want error, within time.Duration) []outageCaller {
 		return []outageCaller{{ms, holdfast.Options{}, want, within}}

@@ -253,8 +253,8 @@ func TestReleaseKeepOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// ReleaseAll ends a hold that a notice has told before the answer to its Acquire. That answer changes
-// nothing, and the caller gets another hold.
+// ReleaseAll ends a hold that a notice has told before the answer to its Acquire. That answer
+// changes nothing, and the caller gets another hold.
 func TestReleaseAllBeforeTheAnswer(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		mem := memstore.New()

@@ -305,8 +305,8 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 	})
 }
 
-// A grant by a notice has the rest of the place at first: one renewal that fails in that time is not
-// a loss, however long the TTL.
+// A grant by a notice has the rest of the place at first: one renewal that fails in that time is
+// not a loss, however long the TTL.
 func TestRenewalAfterAGrantByNotice(t *testing.T) {
 	for what, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "hung": faultstore.Hang} {
 		for _, ttl := range []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour} {

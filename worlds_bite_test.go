@@ -128,7 +128,7 @@ func (s breaksNothing) Break(ctx context.Context, name string, _ int64) ([]drive
 	return s.Notifier.Lookup(ctx, name)
 }
 
-// A tellsAll notifies everybody who has waited.
+// A tellsAll notifies every owner that has waited.
 type tellsAll struct {
 	driver.Notifier
 	mu     sync.Mutex

@@ -63,8 +63,8 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// A worldStore is a store without faults. connect returns what a Client of the world sees of it over
-// a network.
+// A worldStore is a store without faults. connect returns what a Client of the world sees of it
+// over a network.
 type worldStore interface {
 	driver.Store
 	connect(w *world, fault faultstore.Fault) driver.Store

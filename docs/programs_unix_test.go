@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore"
 )
 
-// TestReadmePrograms: all code of the README is a whole program. It compiles as it stands, and takes
-// its locks on each kind of server that it names.
+// TestReadmePrograms: all code of the README is a whole program. It compiles as it stands, and
+// takes its locks on each kind of server that it names.
 func TestReadmePrograms(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 var updateTakeover = flag.Bool("update", false, "make pictures/takeover.svg anew")
 
-// TestTakeover runs pictures/takeover.sh with the real command, and checks that pictures/takeover.svg
-// shows what it printed.
+// TestTakeover runs pictures/takeover.sh with the real command, and checks that
+// pictures/takeover.svg shows what it printed.
 func TestTakeover(t *testing.T) {
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/holdfast").CombinedOutput(); err != nil {
@@ -54,8 +54,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// drawTakeover draws the two terminals. Each line appears when it happens, and all of them are there
-// where nothing moves: in print, and where the system is set to reduced motion.
+// drawTakeover draws the two terminals. Each line appears when it happens, and all of them are
+// there where nothing moves: in print, and where the system is set to reduced motion.
 func drawTakeover(events []string) string {
 	const step, rest = 1.6, 5.0 // seconds
 	length := step*float64(len(events)) + rest

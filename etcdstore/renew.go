@@ -118,8 +118,8 @@ func (r *renewal) mustMove() bool {
 }
 
 // areTrue reports whether all conditions are true. It is false also if the server refuses the
-// request, because of one of their keys. The server asks a majority because of the Get: it answers a
-// request that reads no key from its memory.
+// request, because of one of their keys. The server asks a majority because of the Get: it answers
+// a request that reads no key from its memory.
 func (s *Store) areTrue(ctx context.Context, key string, conditions []clientv3.Cmp) (bool, error) {
 	read := []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())}
 	responses, _, err := s.do(ctx, clientv3.OpTxn(conditions, read, read))

@@ -342,8 +342,8 @@ func testUnusedLeases(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// When somebody deletes keys of the prefix, tokens rise, and a Store that has lost a reply before is
-// granted a lock by few requests.
+// When somebody deletes keys of the prefix, tokens rise, and a Store that has lost a reply before
+// is granted a lock by few requests.
 func testDeletedKeys(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix

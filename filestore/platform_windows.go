@@ -24,8 +24,8 @@ const (
 	clockStep = 16 * time.Millisecond
 )
 
-// setLock locks or unlocks a byte far behind the end of the file. For an exclusive lock it waits. If
-// a shared one is not free, it returns errLocked. Locks are mandatory on Windows: one on the
+// setLock locks or unlocks a byte far behind the end of the file. For an exclusive lock it waits.
+// If a shared one is not free, it returns errLocked. Locks are mandatory on Windows: one on the
 // contents would keep others from reading them.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()

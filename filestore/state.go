@@ -133,9 +133,9 @@ func (st *state) read() error {
 // path is for messages.
 func (st *state) path() string { return st.folder.path(st.file) }
 
-// bury drops what has ended, and ends the entries of dead processes that are in the way of others: those among the holds, and
-// the first place. It reports whether there were any. The dead farther back stay until they are
-// there.
+// bury drops what has ended, and ends the entries of dead processes that are in the way of others:
+// those among the holds, and the first place. It reports whether there were any. The dead farther
+// back stay until they are there.
 func (st *state) bury() (found bool) {
 	st.queue.Settle(st.now)
 	for {

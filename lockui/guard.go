@@ -95,8 +95,8 @@ func (p *page) isExposed(r *http.Request) bool {
 	return err != nil || !addr.Addr().Unmap().IsLoopback()
 }
 
-// hasToken reports whether a request presents the token: as a bearer token, or as the password of any
-// user, for which browsers ask.
+// hasToken reports whether a request presents the token: as a bearer token, or as the password of
+// any user, for which browsers ask.
 func (p *page) hasToken(r *http.Request) bool {
 	_, token, given := r.BasicAuth()
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {

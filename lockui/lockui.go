@@ -22,8 +22,8 @@ type Options struct {
 	AllowBreak bool
 
 	// Token is what a viewer must present with each request: as the password of any user, for which
-	// browsers ask once, or as "Authorization: Bearer TOKEN". It has 16 characters at least. Without
-	// one, see BehindProxy.
+	// browsers ask once, or as "Authorization: Bearer TOKEN". It has 16 characters at least.
+	// Without one, see BehindProxy.
 	Token string
 
 	// BehindProxy declares that each request has passed a proxy or a middleware that admits the

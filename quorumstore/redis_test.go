@@ -181,8 +181,8 @@ func restartedNode(tb testing.TB, s *site) {
 	s.servers[3].RestartEmpty()
 }
 
-// A quorum of real servers is a correct store, whatever becomes of a minority. All states are tested
-// whole in virtual time.
+// A quorum of real servers is a correct store, whatever becomes of a minority. All states are
+// tested whole in virtual time.
 func TestRedis(t *testing.T) {
 	for name, harm := range harms {
 		t.Run(name, func(t *testing.T) {

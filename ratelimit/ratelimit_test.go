@@ -39,8 +39,8 @@ func TestSlidingWindow(t *testing.T) {
 	}
 }
 
-// callBy calls by each Limiter again and again, with a pause between, and returns when calls passed.
-// An error of call other than ErrLimited fails the test.
+// callBy calls by each Limiter again and again, with a pause between, and returns when calls
+// passed. An error of call other than ErrLimited fails the test.
 func callBy(
 	t *testing.T, limits []*ratelimit.Limiter, length, pause time.Duration, call func(*ratelimit.Limiter) error,
 ) (passed []time.Time) {

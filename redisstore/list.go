@@ -60,8 +60,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-// pageOfCalls returns calls that look up the locks on one page of a SCAN, except those seen, and the
-// cursor of the next page.
+// pageOfCalls returns calls that look up the locks on one page of a SCAN, except those seen, and
+// the cursor of the next page.
 func (s *Store) pageOfCalls(ctx context.Context, master redis.UniversalClient, pattern string, cursor uint64, seen map[string]bool) ([]*call, uint64, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, 0, err

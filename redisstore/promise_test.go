@@ -153,8 +153,8 @@ func TestLockIsTheTruth(t *testing.T) {
 	}
 }
 
-// Holders that were evicted count until the last of them would have ended, also when others come and
-// go, the keys beside a lock outlast what is in them, and no time is rounded down.
+// Holders that were evicted count until the last of them would have ended, also when others come
+// and go, the keys beside a lock outlast what is in them, and no time is rounded down.
 func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

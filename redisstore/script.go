@@ -116,8 +116,9 @@ func groupCalls(batch []*call) (all []*scriptRun) {
 }
 
 // send sends runs in one round trip: by the hashes of their scripts, or in full to a server that
-// does not know them. With MinReplicas, WAIT is behind them in the same pipeline. The client library
-// has connections for pipelines alone, so that other work of the program does not hold them up.
+// does not know them. With MinReplicas, WAIT is behind them in the same pipeline. The client
+// library has connections for pipelines alone, so that other work of the program does not hold them
+// up.
 func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 	pipe := s.client.Pipeline()
 	for _, r := range runs {

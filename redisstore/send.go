@@ -30,8 +30,8 @@ const (
 	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
 
-	// inFlight is how many batches of a queue there are at a time, and clusterQueues how many queues
-	// to a cluster, so that a node that hangs holds up few locks on other nodes.
+	// inFlight is how many batches of a queue there are at a time, and clusterQueues how many
+	// queues to a cluster, so that a node that hangs holds up few locks on other nodes.
 	inFlight      = 2
 	clusterQueues = 16
 )

@@ -89,9 +89,9 @@ const sentinelAddr = "FailoverClient"
 // New returns a store that uses a client of the caller: a single server's, a Sentinel's or a
 // cluster's. Nothing is dialed. The client must stay open until the Store is closed; Close does not
 // close it. Its commands have the timeouts of the client, which must not be switched off; its
-// retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker. Requests
-// take the client's connections for pipelines, so that other work which uses up its pool, as
-// blocking commands do, holds up no lock (unless PipelinePoolSize is negative).
+// retries are not used. With ContextTimeoutEnabled, which is advised, a lone call is quicker.
+// Requests take the client's connections for pipelines, so that other work which uses up its pool,
+// as blocking commands do, holds up no lock (unless PipelinePoolSize is negative).
 //
 // Every method returns by the deadline of its context, whatever the server does; after 3 s if there
 // is no deadline. List needs ContextTimeoutEnabled for this. Canceling the context

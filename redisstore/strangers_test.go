@@ -104,7 +104,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A listing goes on after a lock with a key of another type beside it, and the error names that key.
+// A listing goes on after a lock with a key of another type beside it, and the error names that
+// key.
 func TestListGoesOn(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

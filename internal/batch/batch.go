@@ -20,8 +20,8 @@ var (
 )
 
 // A Queue sends calls in batches. InFlight batches are sent beside each other: a caller that finds
-// room sends its calls at once, on its own goroutine. Calls that come meanwhile wait and go together,
-// when a batch has ended. The more calls there are, the fewer batches each one costs.
+// room sends its calls at once, on its own goroutine. Calls that come meanwhile wait and go
+// together, when a batch has ended. The more calls there are, the fewer batches each one costs.
 //
 // A batch that takes longer than StuckAfter makes room for the next. A caller that gives up a call
 // that was sent leaves its name behind: later calls with that name wait until the batch has ended,

@@ -56,8 +56,8 @@ func (e *exitError) Error() string {
 	return lockview.Readable(text)
 }
 
-// withoutPrefix returns the text of an error without the prefix of package holdfast, also of one that
-// is wrapped. The program has the same prefix. The last part of a path may look like it.
+// withoutPrefix returns the text of an error without the prefix of package holdfast, also of one
+// that is wrapped. The program has the same prefix. The last part of a path may look like it.
 func withoutPrefix(err error) string {
 	return regexp.MustCompile(`(^|\s)holdfast: `).ReplaceAllString(err.Error(), "$1")
 }

@@ -15,8 +15,8 @@ import (
 const etcdProgram = "holdfast-etcd"
 
 // executeForStore executes the program that has the store, with the same arguments, if this one
-// lacks it and the other one is there: beside this one, or else on the PATH. One that has the other's
-// name executes no further one.
+// lacks it and the other one is there: beside this one, or else on the PATH. One that has the
+// other's name executes no further one.
 func (s stores) executeForStore() error {
 	if !s.needEtcd() || strings.HasPrefix(filepath.Base(os.Args[0]), etcdProgram) {
 		return nil

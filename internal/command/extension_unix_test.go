@@ -11,7 +11,8 @@ import (
 // TestExtensions is the way to the programs beside this one.
 func TestExtensions(t *testing.T) { runLocalScripts(t, "testdata/extension") }
 
-// A holdfast-etcd that lacks the store, such as a link to holdfast, does not execute itself for ever.
+// A holdfast-etcd that lacks the store, such as a link to holdfast, does not execute itself for
+// ever.
 func TestExtensionIsExecutedOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, etcdProgram), []byte("#!/bin/sh\necho executed\nexit 1\n"), 0o755); err != nil {

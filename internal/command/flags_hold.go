@@ -28,8 +28,8 @@ func (h *holdFlags) addTo(f *pflag.FlagSet, waitShorthand, tryShorthand string) 
 	f.Func("limit", "hold the lock together with others, up to `N`\nof them: one of N slots", h.setLimit)
 }
 
-// setLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on a
-// command line: a script that computed it expects to be kept out.
+// setLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on
+// a command line: a script that computed it expects to be kept out.
 func (h *holdFlags) setLimit(text string) (err error) {
 	if h.limit, err = strconv.Atoi(text); err != nil || h.limit < 1 {
 		return errors.New("want a whole number from 1 on")

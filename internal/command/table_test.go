@@ -33,7 +33,7 @@ k          (kept)   -    no expiry  7
 	}
 }
 
-// A terminal of 80 columns shows who holds a lock with a usual name, and for how long.
+// A terminal of 80 columns shows the holder and the age of a lock with a usual name.
 func TestNarrowTerminal(t *testing.T) {
 	locks := []lockview.Lock{{{
 		Name: "invoices/eu-central/42", Holder: "ip-10-0-12-34/123456/VYIU66MM", Token: 1795263959271324, Waiting: 3,

@@ -28,8 +28,8 @@ func (s *silentStore) Lookup(ctx context.Context, name string) ([]driver.Record,
 	return s.Store.Lookup(ctx, name)
 }
 
-// A wait goes on while the store is silent for less than --max-outage since its last answer, and ends
-// with 69 after that, and at once if the first look is refused.
+// A wait goes on while the store is silent for less than --max-outage since its last answer, and
+// ends with 69 after that, and at once if the first look is refused.
 func TestWaitThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{Store: memstore.New()}

@@ -47,8 +47,8 @@ func runSupervisor(
 	}
 	parent.reportStuck = reportStuck
 	// Signals that are sent to every process of a service or a session do not end the supervisor,
-	// and the command with it: the parent passes them on. Nor does a reader that has closed its end.
-	// They are caught, not ignored, since the command would inherit that.
+	// and the command with it: the parent passes them on. Nor does a reader that has closed its
+	// end. They are caught, not ignored, since the command would inherit that.
 	subscribe(make(chan os.Signal, 1), append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}, stopSignals...))
 	setProcessName("supervisor")
 	reserveThreads(supervisorThreads)

@@ -1,5 +1,5 @@
-// Package pgclient has what the two stores in PostgreSQL share: connections, pools from URLs, errors
-// and statements of the server.
+// Package pgclient has what the two stores in PostgreSQL share: connections, pools from URLs,
+// errors and statements of the server.
 package pgclient
 
 import "strings"
