@@ -16,51 +16,50 @@ func until(ctx context.Context, _ election.Term) error {
 	return ctx.Err()
 }
 
-// TestTermsFollowResignations: on every store, of three candidates one leads,
-// and when it resigns another is elected, under a greater token.
+// TestTermsFollowResignations: of three candidates one leads, and when it resigns another is
+// elected, under a greater token.
 func TestTermsFollowResignations(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		elected := make(chan election.Term, 16)
-		o := &election.Options{
-			TTL:         10 * time.Second,
-			ResignDelay: time.Minute, // so that another is elected, however slow
-			Elected:     func(term election.Term) { elected <- term },
-			Metadata:    map[string]string{"addr": "host:80"},
-		}
-		candidates := map[string]*election.Election{}
-		ended := make(chan error, 3)
-		for _, locks := range s.Replicas(t, 3) {
-			e := election.New(locks, "office", o)
-			candidates[locks.Holder()] = e
-			go func() { ended <- e.Run(ctx, until) }()
-		}
-		watcher := election.New(s.Open(t, nil), "office", nil)
+	s := storetest.Server(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	elected := make(chan election.Term, 16)
+	o := &election.Options{
+		TTL:         10 * time.Second,
+		ResignDelay: time.Minute, // so that another is elected, however slow
+		Elected:     func(term election.Term) { elected <- term },
+		Metadata:    map[string]string{"addr": "host:80"},
+	}
+	candidates := map[string]*election.Election{}
+	ended := make(chan error, 3)
+	for _, locks := range s.Replicas(t, 3) {
+		e := election.New(locks, "office", o)
+		candidates[locks.Holder()] = e
+		go func() { ended <- e.Run(ctx, until) }()
+	}
+	watcher := election.New(s.Open(t, nil), "office", nil)
 
-		term := receive(t, elected)
-		for range len(candidates) - 1 {
-			leading(t, watcher, candidates, term)
-			began := time.Now()
-			if err := candidates[term.Leader].Resign(ctx); err != nil {
-				t.Fatal(err)
-			}
-			next := receive(t, elected)
-			t.Logf("a new leader %v after the call of Resign", time.Since(began).Round(time.Microsecond))
-			if next.Leader == term.Leader || next.Token <= term.Token {
-				t.Fatalf("%+v was elected after %+v resigned", next, term)
-			}
-			term = next
+	term := receive(t, elected)
+	for range len(candidates) - 1 {
+		leading(t, watcher, candidates, term)
+		began := time.Now()
+		if err := candidates[term.Leader].Resign(ctx); err != nil {
+			t.Fatal(err)
 		}
-		cancel()
-		for range candidates {
-			if err := receive(t, ended); !errors.Is(err, context.Canceled) {
-				t.Errorf("Run: %v", err)
-			}
+		next := receive(t, elected)
+		t.Logf("a new leader %v after the call of Resign", time.Since(began).Round(time.Microsecond))
+		if next.Leader == term.Leader || next.Token <= term.Token {
+			t.Fatalf("%+v was elected after %+v resigned", next, term)
 		}
-		if _, err := watcher.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
-			t.Errorf("all have left, and Leader returns %v", err)
+		term = next
+	}
+	cancel()
+	for range candidates {
+		if err := receive(t, ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
 		}
-	})
+	}
+	if _, err := watcher.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
+		t.Errorf("all have left, and Leader returns %v", err)
+	}
 }
 
 // leading checks that all agree on the leader.

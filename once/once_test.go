@@ -3,6 +3,9 @@ package once_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +24,36 @@ func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
 	t.Helper()
 	if err != nil || got.Verdict != verdict {
 		t.Errorf("%v, %v; want %v", got, err, verdict)
+	}
+}
+
+// TestJobsOfManyReplicas: three replicas with four goroutines each go through the same jobs; each
+// runs once.
+func TestJobsOfManyReplicas(t *testing.T) {
+	s := storetest.Server(t)
+	const jobs = 10
+	var runs [jobs]atomic.Int32
+	var group sync.WaitGroup
+	for _, locks := range s.Replicas(t, 3) {
+		for range 4 {
+			group.Go(func() {
+				for i := range jobs {
+					_, err := once.Do(t.Context(), locks, fmt.Sprint("job:", i), nil, func(context.Context) error {
+						runs[i].Add(1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	for i := range runs {
+		if n := runs[i].Load(); n != 1 {
+			t.Errorf("job %d ran %d times", i, n)
+		}
 	}
 }
 
@@ -72,6 +105,27 @@ func TestAtMostOnce(t *testing.T) {
 			t.Errorf("the lock after a panic: %v", err)
 		}
 	})
+}
+
+// TestCrashedRunIsRepeated: a run whose process has died is taken over by a waiter, unless it is to
+// be run at most once.
+func TestCrashedRunIsRepeated(t *testing.T) {
+	for verdict, o := range map[once.Verdict]once.Options{once.Ran: {}, once.Done: {AtMostOnce: true}} {
+		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+			dies := faultstore.Wrap(store)
+			o.TTL, o.Wait = time.Second, time.Minute
+			go once.Do(t.Context(), storetest.Client(t, dies, "first"), "job", &o, func(ctx context.Context) error {
+				for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+					dies.Set(op, faultstore.Refuse)
+				}
+				<-ctx.Done()
+				return nil
+			})
+			synctest.Wait()
+			result, err := once.Do(t.Context(), storetest.Client(t, store, "second"), "job", &o, nothing)
+			want(t, verdict, result, err)
+		})
+	}
 }
 
 // TestBusy: a call while the job runs returns the holder, or waits: then it returns Done, or runs

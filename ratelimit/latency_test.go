@@ -149,11 +149,11 @@ func TestSlowReleases(t *testing.T) {
 				store.Set(faultstore.Release, slow(always(0), always(took)))
 				limit := ratelimit.New(storetest.Client(t, store, ""), n, time.Second)
 				callers := slices.Repeat([]*ratelimit.Limiter{limit}, 10)
-				passed := callBy(t, callers, time.Minute, 10*time.Millisecond, func(limit *ratelimit.Limiter) error {
+				passed := callBy(t, callers, 15*time.Second, 10*time.Millisecond, func(limit *ratelimit.Limiter) error {
 					return limit.Take(t.Context(), "key")
 				})
 				apart(t, passed, n, time.Second)
-				if got, want := len(passed), int(60*float64(n)/(1+2.2*took.Seconds()))*8/10; got < want {
+				if got, want := len(passed), int(15*float64(n)/(1+2.2*took.Seconds()))*8/10; got < want {
 					t.Errorf("n %d, releases of %v: %d passed, want %d at least", n, took, got, want)
 				}
 			})

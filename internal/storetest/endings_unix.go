@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ type round struct {
 	link   *Link
 }
 
-var endings = []ending{
+var endings = []*ending{
 	{
 		name: "Close", end: func(r *round) error { return r.c.Close() },
 		want: []error{holdfast.ErrReleased, holdfast.ErrClosed}, alone: true,
@@ -143,42 +144,45 @@ func Endings(t *testing.T, s *Store) {
 		if e.name == "loss" && !s.Networked() || e.broken && !breaks {
 			continue
 		}
+		var group sync.WaitGroup // The recipes wait for most of the time.
 		for kind, run := range recipes {
-			if kind == "once" && !other.Guarantees().Keep {
-				continue
+			if kind != "once" || other.Guarantees().Keep {
+				group.Go(func() {
+					t.Run(e.name+"/"+kind, func(t *testing.T) { e.rounds(t, s, other, kind, run) })
+				})
 			}
-			var link *Link
-			open := func() *holdfast.Client {
-				if e.name != "loss" {
-					return s.Open(t, nil)
-				}
-				link = s.Link(t)
-				return s.OpenURL(t, link.URL, nil)
-			}
-			c := open()
-			underDo := kind == "Do" || kind == "DoAll"
-			rounds := Rounds(t, 10)
-			if underDo {
-				rounds = Rounds(t, 25)
-			}
-			if e.slow {
-				rounds = 2
-			}
-			for i := range rounds {
-				if i > 0 && (e.name == "Close" || e.name == "loss") {
-					c = open()
-				}
-				r := &round{name: fmt.Sprintf("%s/%s/%d", e.name, kind, i), c: c, other: other, link: link}
-				want := e.want
-				if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
-					want = []error{context.Canceled}
-				}
-				r.run(t, &e, run, want)
-				if underDo { // once keeps the name
-					if err := other.TryDo(t.Context(), r.name, nil, nothing); err != nil {
-						t.Errorf("%s: at the end of a round: %v", r.name, err)
-					}
-				}
+		}
+		group.Wait()
+	}
+}
+
+// rounds has the ending come to a recipe several times.
+func (e *ending) rounds(t *testing.T, s *Store, other *holdfast.Client, kind string, run recipe) {
+	underDo := kind == "Do" || kind == "DoAll"
+	rounds := Rounds(t, 10)
+	if underDo {
+		rounds = Rounds(t, 25)
+	}
+	if e.slow {
+		rounds = 2
+	}
+	want := e.want
+	if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
+		want = []error{context.Canceled}
+	}
+	r := &round{other: other}
+	for i := range rounds {
+		r.name = fmt.Sprintf("%s/%s/%d", e.name, kind, i)
+		if e.name == "loss" {
+			r.link = s.Link(t)
+			r.c = s.OpenURL(t, r.link.URL, nil)
+		} else if i == 0 || e.name == "Close" {
+			r.c = s.Open(t, nil)
+		}
+		r.run(t, e, run, want)
+		if underDo { // once keeps the name
+			if err := other.TryDo(t.Context(), r.name, nil, nothing); err != nil {
+				t.Errorf("%s: at the end of a round: %v", r.name, err)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Outage checks that a free name is never reported as held during an outage: not to a try, of which
-// there are ten each second, and not to a waiter. All servers of the store, or a majority of them,
-// are cut off for TEST_OUTAGE, 5 s if it is not set. A store without servers has no outages.
+// there are ten each second, and not to a waiter. The server, or a majority of them, is cut off for
+// TEST_OUTAGE, 5 s if it is not set. A store without servers has no outages.
 func Outage(t *testing.T, s *Store) {
 	t.Helper()
 	length, err := time.ParseDuration(os.Getenv("TEST_OUTAGE"))
@@ -25,21 +25,12 @@ func Outage(t *testing.T, s *Store) {
 	if !s.Networked() {
 		return
 	}
-	t.Run("all servers", func(t *testing.T) { outage(t, s, length, (*Link).Cut) })
-	t.Run("a majority", func(t *testing.T) { outage(t, s, length, (*Link).CutMajority) })
-}
-
-func outage(t *testing.T, s *Store, length time.Duration, cut func(*Link)) {
-	t.Parallel()
 	link := s.Link(t)
-	c, err := holdfast.Open(t.Context(), link.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.OpenURL(t, link.URL, nil)
 	if err := c.Do(t.Context(), "outage", nil, nothing); err != nil {
 		t.Fatal(err)
 	}
-	cut(link)
+	link.Cut()
 	var group sync.WaitGroup
 	check := func(err error) {
 		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
@@ -63,9 +54,6 @@ func outage(t *testing.T, s *Store, length time.Duration, cut func(*Link)) {
 	link.Mend()
 	if err := c.Do(t.Context(), "outage", &holdfast.Options{Wait: time.Minute}, nothing); err != nil {
 		t.Errorf("after the outage: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
-// Ping of every store succeeds, leaves nothing behind, and fails while the store cannot be reached.
+// Ping of every store succeeds, leaves nothing behind, and fails while the store, or a majority of a
+// quorum, cannot be reached.
 func TestPingOfEveryStore(t *testing.T) {
-	EachOfAll(t, func(t *testing.T, s *Store) {
+	Each(t, func(t *testing.T, s *Store) {
 		pings(t, s.Open(t, nil))
 		if !s.Networked() {
 			return
@@ -93,22 +93,4 @@ func openURL(t *testing.T, url string) *holdfast.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// A quorum can be used as long as a majority can.
-func TestPingOfAQuorum(t *testing.T) {
-	t.Parallel()
-	nodes := servers.StartRedises(t, 3)
-	urls := make([]string, len(nodes))
-	for i, node := range nodes {
-		urls[i] = "redis://" + node.Addr
-	}
-	c := openURL(t, quorumstore.URL(urls...))
-	pings(t, c)
-	nodes[0].Kill()
-	if err := c.Ping(t.Context()); err != nil {
-		t.Errorf("with two of three nodes: %v", err)
-	}
-	nodes[1].Kill()
-	unavailable(t, c, "")
 }

@@ -30,7 +30,7 @@ func init() {
 		storeKind{name: "postgres", start: func(tb testing.TB) *Store {
 			return startPostgres(tb, "postgres", "")
 		}},
-		storeKind{name: "postgres-advisory", locksOnly: true, start: func(tb testing.TB) *Store {
+		storeKind{name: "postgres-advisory", start: func(tb testing.TB) *Store {
 			return startPostgres(tb, "postgres+advisory", "&tokens=holdfast_tokens")
 		}},
 	)
@@ -95,21 +95,16 @@ func (s *Store) Link(tb testing.TB) *Link {
 // Networked reports whether the store is reached over a network, which can be cut.
 func (s *Store) Networked() bool { return len(s.servers) > 0 }
 
-// Cut drops everything in both directions from now on.
-func (l *Link) Cut() { l.cut(l.proxies) }
-
-// CutMajority is Cut for most of the servers of a quorum, and for a single server.
-// Those that are left cannot grant a lock together.
-func (l *Link) CutMajority() { l.cut(l.proxies[:len(l.proxies)/2+1]) }
-
-func (l *Link) cut(proxies []*faultproxy.Proxy) {
-	for _, p := range proxies {
+// Cut drops everything in both directions from now on, of a single server, or of most of those of a
+// quorum: the others cannot grant a lock together.
+func (l *Link) Cut() {
+	for _, p := range l.proxies[:len(l.proxies)/2+1] {
 		p.Hold(faultproxy.Up)
 		p.Hold(faultproxy.Down)
 	}
 }
 
-// Mend ends Cut and CutMajority. The connections of before are lost, as after a long outage:
+// Mend ends Cut. The connections of before are lost, as after a long outage:
 // what was sent on them must not arrive now.
 func (l *Link) Mend() {
 	for _, p := range l.proxies {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -23,16 +24,13 @@ import (
 
 // A storeKind is a kind of store, and how one is started for a test.
 type storeKind struct {
-	name      string
-	local     bool // it is shared within one process only
-	locksOnly bool // it keeps no name after a release, which once and ratelimit need
-	start     func(tb testing.TB) *Store
+	name  string
+	start func(tb testing.TB) *Store
 }
 
-// storeKinds are the stores on which all recipes are tested. Those that need servers are
-// added on systems that can run the servers.
+// storeKinds are all stores. Those that need servers are added on systems that can run them.
 var storeKinds = []storeKind{
-	{name: "memory", local: true, start: func(testing.TB) *Store {
+	{name: "memory", start: func(testing.TB) *Store {
 		return &Store{url: fixedURL("memory://" + rand.Text())}
 	}},
 	{name: "file", start: func(tb testing.TB) *Store {
@@ -57,30 +55,10 @@ func New(name string, servers []string, url func(servers []string) string) *Stor
 
 func fixedURL(url string) func([]string) string { return func([]string) string { return url } }
 
-// Each runs a test on every store that suits all recipes, in parallel.
+// Each runs a test on every store, in parallel.
 func Each(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Helper()
-	runEach(t, func(k storeKind) bool { return !k.locksOnly }, test)
-}
-
-// EachOfAll runs a test on every store, in parallel.
-func EachOfAll(t *testing.T, test func(t *testing.T, s *Store)) {
-	t.Helper()
-	runEach(t, func(storeKind) bool { return true }, test)
-}
-
-// EachShared runs a test on every store that several processes can share.
-func EachShared(t *testing.T, test func(t *testing.T, s *Store)) {
-	t.Helper()
-	runEach(t, func(k storeKind) bool { return !k.local && !k.locksOnly }, test)
-}
-
-func runEach(t *testing.T, suits func(storeKind) bool, test func(t *testing.T, s *Store)) {
-	t.Helper()
 	for _, k := range storeKinds {
-		if !suits(k) {
-			continue
-		}
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			s := k.start(t)
@@ -88,6 +66,14 @@ func runEach(t *testing.T, suits func(storeKind) bool, test func(t *testing.T, s
 			test(t, s)
 		})
 	}
+}
+
+// Server returns the store on which the recipes are tried that are tested in virtual time: Redis,
+// or memory on systems that cannot run it. Each recipe ends on every store in Endings.
+func Server(tb testing.TB) *Store {
+	tb.Helper()
+	i := slices.IndexFunc(storeKinds, func(k storeKind) bool { return k.name == "redis" })
+	return storeKinds[max(i, 0)].start(tb)
 }
 
 // URL opens the store.

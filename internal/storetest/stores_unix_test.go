@@ -8,6 +8,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
-func TestEndings(t *testing.T) { storetest.EachOfAll(t, storetest.Endings) }
+func TestEndings(t *testing.T) { storetest.Each(t, storetest.Endings) }
 
-func TestOutageIsNeverHeld(t *testing.T) { storetest.EachOfAll(t, storetest.Outage) }
+func TestOutageIsNeverHeld(t *testing.T) { storetest.Each(t, storetest.Outage) }

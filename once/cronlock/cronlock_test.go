@@ -1,5 +1,3 @@
-//go:build unix
-
 package cronlock_test
 
 import (
@@ -8,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -19,76 +18,46 @@ import (
 	"github.com/holdfast-go/holdfast/once/cronlock"
 )
 
-func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"cron": roleCron})
-}
-
-// roleCron runs a job at every second until its input ends, and prints the activations at which it
-// ran.
-func roleCron(args []string) error {
-	locks, err := holdfast.Open(context.Background(), args[0], nil)
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	schedule, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse("* * * * * *")
-	if err != nil {
-		return err
-	}
-	c := cron.New()
-	o := &cronlock.Options{Report: func(result once.Result, err error) {
-		switch {
-		case err != nil:
-			fmt.Println("failed:", err)
-		case result.Verdict == once.Ran:
-			fmt.Println("ran", result.Slot.Start.Unix())
-		}
-	}}
-	wrap := cronlock.Once(locks, "job", schedule, o)
-	c.Schedule(schedule, cron.NewChain(wrap).Then(cron.FuncJob(func() { fmt.Println("run") })))
-	c.Start()
-	storetest.UntilEOF()
-	<-c.Stop().Done()
-	return nil
-}
-
-// TestThreeSchedulers: three processes with a real scheduler each share a job:
-// each activation that runs, runs once.
+// TestThreeSchedulers: three replicas with a real scheduler each share a job: each activation runs
+// once.
 func TestThreeSchedulers(t *testing.T) {
-	storetest.EachShared(t, func(t *testing.T, s *storetest.Store) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse("* * * * * *")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := memstore.New()
 		var mu sync.Mutex
-		runs, ran := 0, map[int64]int{}
-		hear := func(line string) {
+		runs, ran := 0, map[time.Time]int{}
+		o := &cronlock.Options{Report: func(result once.Result, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			var at int64
-			if line == "run" {
+			if err != nil {
+				t.Error(err)
+			}
+			if result.Verdict == once.Ran {
+				ran[result.Slot.Start]++
+			}
+		}}
+		for i := range 3 {
+			c := cron.New()
+			late := func(job cron.Job) cron.Job {
+				return cron.FuncJob(func() { time.Sleep(time.Duration(i) * 7 * time.Millisecond); job.Run() })
+			}
+			wrap := cronlock.Once(storetest.Client(t, store, ""), "job", schedule, o)
+			c.Schedule(schedule, cron.NewChain(late, wrap).Then(cron.FuncJob(func() {
+				mu.Lock()
+				defer mu.Unlock()
 				runs++
-			} else if _, err := fmt.Sscanf(line, "ran %d", &at); err == nil {
-				ran[at]++
-			} else {
-				t.Error(line)
-			}
+			})))
+			c.Start()
+			defer func() { <-c.Stop().Done() }()
 		}
-		var processes []*storetest.Process
-		for range 3 {
-			processes = append(processes, storetest.Start(t, hear, "cron", s.URL()))
-		}
-		storetest.Eventually(t, "the job has run 4 times", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(ran) >= 4
-		})
-		for _, p := range processes {
-			p.Finish()
-		}
-		for at, n := range ran {
-			if n != 1 {
-				t.Errorf("%d runs at %d", n, at)
-			}
-		}
-		if runs != len(ran) {
-			t.Errorf("%d runs at %d activations", runs, len(ran))
+		time.Sleep(time.Minute + time.Second/2)
+		mu.Lock()
+		defer mu.Unlock()
+		if runs != 60 || len(ran) != 60 {
+			t.Errorf("%d runs at %d of 60 activations", runs, len(ran))
 		}
 	})
 }
