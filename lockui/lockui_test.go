@@ -34,12 +34,14 @@ type testStore struct {
 	lists  atomic.Int64
 	silent atomic.Bool
 	broken atomic.Bool
+	slow   atomic.Int64  // nanoseconds that a listing takes
 	ended  chan struct{} // ends the listings that are not answered
 }
 
 func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	s.lists.Add(1)
 	return func(yield func(driver.Record, error) bool) {
+		time.Sleep(time.Duration(s.slow.Load()))
 		if s.broken.Load() { // It fails after the first lock, which nobody had seen before.
 			_ = yield(driver.Record{Name: "a part of a listing"}, nil) && yield(driver.Record{}, errors.New("dial tcp 127.0.0.1:1: connection refused"))
 			return
@@ -422,7 +424,9 @@ func TestBreakEndsOneHold(t *testing.T) {
 		t.Errorf("the second hold is gone: %v", err)
 	}
 
-	r := breakRequest("x", second.Token())
+	gone, leave := context.WithCancel(t.Context())
+	leave() // A viewer that leaves does not stop a break half-way.
+	r := breakRequest("x", second.Token()).WithContext(gone)
 	r.Header.Set("X-Forwarded-User", "ada")
 	if status, body := answer(h, r); status != 204 {
 		t.Errorf("a break: %d %s", status, body)
@@ -443,11 +447,12 @@ func TestBreakEndsOneHold(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, &log)
 		}
 	}
-	for _, bad := range []string{"store=0&name=x", "store=0&name=x&token=0", "store=7&name=x&token=5", "store=0&token=5", "store=0&name=%00&token=5"} {
+	long := strings.Repeat("0123456789", maxRequestBytes/10)
+	for _, bad := range []string{long + "=&store=0&name=x&token=5", "store=0&name=x", "store=0&name=x&token=0", "store=7&name=x&token=5", "store=0&token=5", "store=0&name=%00&token=5"} {
 		r := breakRequest("", 0)
 		r.Body = io.NopCloser(strings.NewReader(bad))
 		if status, _ := answer(h, r); status != 400 {
-			t.Errorf("%s: %d", bad, status)
+			t.Errorf("%.99s: %d", bad, status)
 		}
 	}
 }
@@ -609,6 +614,22 @@ func TestSilentStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store that takes its time for a listing, now more and now less, is not silent.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, client := newTestStore(t)
+		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
+		for i := range 180 {
+			store.slow.Store(int64([]time.Duration{5, 9}[store.lists.Load()%2] * time.Second))
+			time.Sleep(time.Second)
+			if v := look(t, h); v.Stores[0].State == storeSilent {
+				t.Fatalf("after %d looks: %+v", i, v.Stores)
+			}
+		}
+		time.Sleep(time.Minute)
+	})
 }
 
 // What is left of a hold, and its age, are as of the answer.

@@ -122,8 +122,8 @@ func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
 		return usageError(fmt.Errorf("want one name, got %d", len(args)), "holdfast elect NAME --http ADDRESS")
 	}
 	for _, name := range []string{"max-hold", "on-lost", "kill-after", "shell", "command"} {
-		if flags.Changed(name) {
-			return usageError(fmt.Errorf("--%s is for a command, and there is none", name), r.form)
+		if flags.Changed(name) || name == "max-hold" && r.maxHold != 0 {
+			return usageError(fmt.Errorf("--%s, or %s, is for a command, and there is none", name, envVar(name)), r.form)
 		}
 	}
 	if err := checkTTL(r.ttl); err != nil {
@@ -136,6 +136,7 @@ func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
 			return err
 		}
 		defer stopPage()
+		reportReady()
 		options := &election.Options{TTL: r.ttl, Metadata: r.meta, Logger: r.logger(os.Stderr, slog.LevelInfo)}
 		return election.New(client, r.name, options).Run(ctx, func(ctx context.Context, _ election.Term) error {
 			r.page.lock.Store(holdfast.FromContext(ctx))
@@ -146,8 +147,8 @@ func (r *runCommand) leadAlone(flags *pflag.FlagSet, args []string) error {
 	})
 }
 
-// reportReady tells a service manager that a candidate that waits is ready: its command, which does
-// that itself, may not be started for days. See sd_notify(3).
+// reportReady tells a service manager that a candidate is ready which waits, or has no command: a
+// command, which does that itself, may not be started for days. See sd_notify(3).
 func reportReady() {
 	if conn, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET")); err == nil {
 		_, _ = conn.Write([]byte("READY=1")) // nobody can do anything about an error

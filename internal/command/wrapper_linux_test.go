@@ -243,7 +243,7 @@ func TestEndsBySignal(t *testing.T) {
 	}
 }
 
-// A candidate that waits tells systemd that it is ready.
+// A candidate that waits tells systemd that it is ready, and so does one without a command.
 func TestStandbyIsReady(t *testing.T) {
 	dir := t.TempDir()
 	socket, err := net.ListenPacket("unixgram", filepath.Join(dir, "notify"))
@@ -251,20 +251,30 @@ func TestStandbyIsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for range 2 {
-		cmd := exec.CommandContext(t.Context(), "holdfast", "elect", "a", "--", "sleep", "1000")
+	start := func(args ...string) {
+		cmd := exec.CommandContext(t.Context(), "holdfast", append([]string{"elect"}, args...)...)
 		cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:"+dir+"/locks", "NOTIFY_SOCKET="+socket.LocalAddr().String())
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer cmd.Wait()
-		defer cmd.Process.Signal(syscall.SIGTERM)
+		t.Cleanup(func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		})
 	}
-	text := make([]byte, 100)
-	_ = socket.SetReadDeadline(time.Now().Add(testTimeout))
-	if n, _, err := socket.ReadFrom(text); err != nil || string(text[:n]) != "READY=1" {
-		t.Errorf("%q, %v", text[:n], err)
+	ready := func() {
+		t.Helper()
+		text := make([]byte, 100)
+		_ = socket.SetReadDeadline(time.Now().Add(testTimeout))
+		if n, _, err := socket.ReadFrom(text); err != nil || string(text[:n]) != "READY=1" {
+			t.Errorf("%q, %v", text[:n], err)
+		}
 	}
+	start("a", "--", "sleep", "1000")
+	start("a", "--", "sleep", "1000")
+	ready()
+	start("b", "--http", "127.0.0.1:0")
+	ready()
 }
 
 // A command that takes all processes that its user may have ends neither of the two, and neither is
