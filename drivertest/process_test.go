@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A world is a place where locks are kept, for several processes, in one store in memory. What a
@@ -53,7 +54,7 @@ var everything = driver.Guarantees{
 }
 
 func newWorld(claims driver.Guarantees, b *bug) *world {
-	w := &world{Notifier: newMemory(), bug: b, claims: claims, owner: map[string]string{}, marked: map[string]bool{}}
+	w := &world{Notifier: memstore.New(), bug: b, claims: claims, owner: map[string]string{}, marked: map[string]bool{}}
 	w.Notifier.Notify(w.tell)
 	return w
 }
@@ -252,7 +253,7 @@ func (p *process) Acquire(ctx context.Context, req driver.Request) (res driver.R
 			p.owners[req.Owner] = req
 		}
 		p.mu.Unlock()
-		res, err = hook(p.bug.acquire, p, p.acquire)(ctx, req)
+		res, err = hook(p.bug.acquire, p, p.acquire)(background, req)
 		return err
 	})
 	if err != nil {
@@ -314,7 +315,7 @@ func (p *process) Renew(ctx context.Context, reqs []driver.RenewRequest) (entrie
 			reqs[i].TTL += p.claims.Grain
 			reqs[i].Name, reqs[i].Owner = p.text(reqs[i].Name), p.secret(reqs[i].Owner)
 		}
-		entries, err = hook(p.bug.renew, p, p.Notifier.Renew)(ctx, reqs)
+		entries, err = hook(p.bug.renew, p, p.Notifier.Renew)(background, reqs)
 		return err
 	})
 	if err != nil {
@@ -334,12 +335,12 @@ func (p *process) Release(ctx context.Context, req driver.ReleaseRequest) (ended
 		if req.Keep > 0 && !p.claims.Keep {
 			return hook(p.bug.keepUnclaimed, p, func(context.Context, driver.ReleaseRequest) (bool, error) {
 				return false, driver.ErrUnsupported
-			}).err(ctx, req)
+			}).err(background, req)
 		}
 		if req.Keep > 0 {
 			req.Keep += p.claims.Grain
 		}
-		ended, err = hook(p.bug.release, p, p.Notifier.Release)(ctx, req)
+		ended, err = hook(p.bug.release, p, p.Notifier.Release)(background, req)
 		return err
 	})
 	return ended && err == nil, err
@@ -359,7 +360,7 @@ func (p *process) Lookup(ctx context.Context, name string) (records []driver.Rec
 		case slices.Contains(p.occupied, name) && p.bug.lookup == nil:
 			return driver.ErrCorrupt
 		}
-		records, err = hook(p.bug.lookup, p, p.Notifier.Lookup)(ctx, name)
+		records, err = hook(p.bug.lookup, p, p.Notifier.Lookup)(background, name)
 		return err
 	})
 	return p.shown(records), err
@@ -386,7 +387,7 @@ func (p *process) List(ctx context.Context, prefix string) iter.Seq2[driver.Reco
 					return nil
 				}
 			}
-			for rec, err := range hook(p.bug.list, p, p.Notifier.List)(ctx, prefix) {
+			for rec, err := range hook(p.bug.list, p, p.Notifier.List)(background, prefix) {
 				if !yield(p.shown([]driver.Record{rec})[0], err) {
 					return nil
 				}
@@ -405,7 +406,7 @@ func (p *process) Break(ctx context.Context, name string, token int64) (records 
 		if p.bug.bare && p.bug.breaks == nil {
 			return driver.ErrUnsupported
 		}
-		records, err = hook(p.bug.breaks, p, p.Notifier.Break)(ctx, name, token)
+		records, err = hook(p.bug.breaks, p, p.Notifier.Break)(background, name, token)
 		return err
 	})
 	return p.shown(records), err
