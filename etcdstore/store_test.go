@@ -91,14 +91,8 @@ func wantFree(t *testing.T, s *Store) {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within a minute", what)
-		}
-	}
-}
+// eventually returns when done reports true.
+var eventually = storecheck.Eventually
 
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // The test binary is also every other process of these tests: roleVariable says
@@ -317,16 +318,8 @@ func rises(tb testing.TB, what string, last *int64, token int64) {
 	*last = token
 }
 
-// eventually waits until done reports true.
-func eventually(tb testing.TB, what string, done func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			tb.Fatalf("it does not come to pass that %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+// eventually returns when done reports true.
+var eventually = storecheck.Eventually
 
 // wantError checks that err is the wanted one and mentions all of the texts.
 func wantError(tb testing.TB, err, want error, texts ...string) {

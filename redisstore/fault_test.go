@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
@@ -28,13 +29,5 @@ func connect(t *testing.T, addr string, config *holdfast.Config) *holdfast.Clien
 	return locks
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(bound)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s after %v", what, bound)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+// eventually returns when done reports true.
+var eventually = storecheck.Eventually

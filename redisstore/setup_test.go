@@ -75,16 +75,7 @@ func renew(t *testing.T, s *Store, req driver.Request) driver.State {
 }
 
 // eventually returns when done reports true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(bound)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s after %v", what, bound)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var eventually = storecheck.Eventually
 
 // checked is a request for the checks of package storecheck.
 func checked(name string) driver.Request {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // TestKubernetesExample runs what the containers of examples/deploy/kubernetes.yaml run: three
@@ -110,7 +110,7 @@ func TestKubernetesExample(t *testing.T) {
 	before := int64(0)
 	for range pages {
 		var leaders []int
-		storetest.Eventually(t, fmt.Sprint("another leads than under ", before), func() bool {
+		storecheck.Eventually(t, fmt.Sprint("another leads than under ", before), func() bool {
 			var token int64
 			leaders, token = leading()
 			return len(leaders) == 1 && token > before

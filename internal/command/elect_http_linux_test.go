@@ -21,7 +21,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // TestNeverTwoLeaders: three candidates, one of them with a command, are asked all the time
@@ -233,14 +233,14 @@ func (o *office) depose(fault string) time.Duration {
 	o.t.Helper()
 	var leader *officeCandidate
 	var token int64
-	storetest.Eventually(o.t, "somebody leads", func() bool {
+	storecheck.Eventually(o.t, "somebody leads", func() bool {
 		leader, token = o.leads()
 		return leader != nil
 	})
 	began := time.Now()
 	mend := o.harm(leader, fault)
 	var took time.Duration
-	storetest.Eventually(o.t, fmt.Sprintf("another leads after %s of candidate %d", fault, leader.number), func() bool {
+	storecheck.Eventually(o.t, fmt.Sprintf("another leads after %s of candidate %d", fault, leader.number), func() bool {
 		next, newer := o.leads()
 		took = time.Since(began)
 		return next != nil && newer > token

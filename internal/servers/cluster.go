@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // A RedisCluster is a Redis Cluster of three masters, each with a replica.
@@ -33,7 +35,7 @@ func StartRedisCluster(tb TB, args ...string) *RedisCluster {
 		waitReplicaLink(tb, replica)
 	}
 	for _, node := range c.allNodes() {
-		waitUntil(tb, "whole cluster at "+node.Addr, func() bool {
+		storecheck.Eventually(tb, "whole cluster at "+node.Addr, func() bool {
 			list := node.Do("CLUSTER", "NODES")
 			isWhole := strings.Contains(node.Do("CLUSTER", "INFO"), "cluster_state:ok")
 			return isWhole && strings.Count(list, " slave ")+strings.Count(list, ",slave ") == masters
@@ -90,7 +92,7 @@ func (c *RedisCluster) allNodes() []*Redis {
 // waitReplicaLink returns when a replica is in sync with its master.
 func waitReplicaLink(tb TB, replica *Redis) {
 	tb.Helper()
-	waitUntil(tb, "link of "+replica.Addr+" to its master", func() bool {
+	storecheck.Eventually(tb, "link of "+replica.Addr+" to its master", func() bool {
 		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
 	})
 }

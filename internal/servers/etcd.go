@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // Etcd is a member of an etcd cluster.
@@ -86,7 +87,7 @@ func startEtcds(members []*Etcd, args []string) []*Etcd {
 	}
 	for _, m := range members {
 		m.spec.ready = m.health
-		waitUntil(tb, "leader at "+m.Addr, func() bool { return m.health() == nil })
+		storecheck.Eventually(tb, "leader at "+m.Addr, func() bool { return m.health() == nil })
 	}
 	return members
 }
@@ -96,11 +97,11 @@ func StartEtcdLearner(tb TB, members []*Etcd) *Etcd {
 	tb.Helper()
 	learner := newEtcd(tb, len(members))
 	request := fmt.Sprintf(`{"peerURLs": [%q], "isLearner": true}`, learner.advertise)
-	waitUntil(tb, "cluster that takes a learner", func() bool { // The members have to be connected for 5 s.
+	storecheck.Eventually(tb, "cluster that takes a learner", func() bool { // The members have to be connected for 5 s.
 		return members[0].call("cluster/member/add", request, nil) == nil
 	})
 	learner.run(append(slices.Clone(members), learner), []string{"--initial-cluster-state", "existing"})
-	waitUntil(tb, "learner at "+learner.Addr, func() bool { return learner.call("maintenance/status", "{}", nil) == nil })
+	storecheck.Eventually(tb, "learner at "+learner.Addr, func() bool { return learner.call("maintenance/status", "{}", nil) == nil })
 	return learner
 }
 
@@ -172,7 +173,7 @@ func (e *Etcd) CutOff() {
 	}
 	e.inbound.Hold(faultproxy.Up)
 	e.inbound.Hold(faultproxy.Down)
-	waitUntil(e.tb, "end of the leader of "+e.Addr, func() bool {
+	storecheck.Eventually(e.tb, "end of the leader of "+e.Addr, func() bool {
 		_, leader, err := e.status()
 		return err == nil && leader == 0
 	})
@@ -188,14 +189,14 @@ func (e *Etcd) Rejoin() {
 		m.inbound.PassMarked(faultproxy.Down)
 		m.inbound.Reset()
 	}
-	waitUntil(e.tb, "leader at "+e.Addr, func() bool { return e.health() == nil })
+	storecheck.Eventually(e.tb, "leader at "+e.Addr, func() bool { return e.health() == nil })
 }
 
 // RaiseNoSpace has the cluster refuse to write, as if its space was used up.
 func (e *Etcd) RaiseNoSpace() {
 	e.tb.Helper()
 	const request = `{"action": "ACTIVATE", "memberID": 1, "alarm": "NOSPACE"}`
-	waitUntil(e.tb, "alarm at "+e.Addr, func() bool { return e.call("maintenance/alarm", request, nil) == nil })
+	storecheck.Eventually(e.tb, "alarm at "+e.Addr, func() bool { return e.call("maintenance/alarm", request, nil) == nil })
 }
 
 // call sends a request in JSON to the member, and reads the reply.

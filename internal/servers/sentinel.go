@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // A RedisSentinel is a master with two replicas, watched by three Sentinels.
@@ -38,7 +39,7 @@ func StartRedisSentinel(tb TB, args ...string) *RedisSentinel {
 		set.Sentinels = append(set.Sentinels, startSentinel(tb, set.Master, host, port))
 	}
 	for _, addr := range set.Sentinels {
-		waitUntil(tb, "Sentinel that knows all others", func() bool {
+		storecheck.Eventually(tb, "Sentinel that knows all others", func() bool {
 			reply, err := sendCommand(addr, "INFO", "sentinel")
 			return err == nil && strings.Contains(reply, "slaves=2,sentinels=3")
 		})
@@ -69,7 +70,7 @@ func (s *RedisSentinel) Failover() {
 // AwaitFailover returns when another node than old is the master.
 func (s *RedisSentinel) AwaitFailover(old string) {
 	s.tb.Helper()
-	waitUntil(s.tb, "failover", func() bool {
+	storecheck.Eventually(s.tb, "failover", func() bool {
 		now := s.MasterAddr()
 		if now == old {
 			return false

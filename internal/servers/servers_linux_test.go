@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // A server does not outlive the test process, even one that is killed. The test
@@ -39,5 +41,5 @@ func TestServerDiesWithTheTest(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("the child started no server")
 	}
-	waitUntil(t, "end of the server", func() bool { return !alive(pid) })
+	storecheck.Eventually(t, "end of the server", func() bool { return !alive(pid) })
 }

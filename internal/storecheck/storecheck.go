@@ -1,5 +1,6 @@
 // Package storecheck has checks that the tests of several stores make in addition to
-// package drivertest: the errors of an unfit server, and the URLs that are opened.
+// package drivertest: the errors of an unfit server, and the URLs that are opened. Its
+// Eventually is that of all tests.
 package storecheck
 
 import (
@@ -19,6 +20,23 @@ const (
 	callTimeout  = 20 * time.Second
 	errorTimeout = callTimeout / 2
 )
+
+// A TB is the part of testing.TB that Eventually needs.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Eventually returns when done reports true. It ends the test if that takes too long, on a machine
+// that is busy with other things.
+func Eventually(tb TB, what string, done func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited for a minute in vain: %s", what)
+		}
+	}
+}
 
 func failure[T any](_ T, err error) error { return err }
 

@@ -3,10 +3,15 @@
 package storetest_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,8 +22,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
+// The test binary is also each process that takes slots, with these arguments in the environment.
+const slotsVariable = "STORETEST_SLOTS"
+
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]storetest.Role{"slots": roleSlots})
+	args, ok := os.LookupEnv(slotsVariable)
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := takeSlots(strings.Split(args, " ")); err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
+	}
 }
 
 // All slots of processes that are killed come back: one that waits for all of them gets the lock.
@@ -43,17 +58,24 @@ func TestKilledHolders(t *testing.T) {
 			ttl += time.Duration(count/1000) * 15 * time.Second
 		}
 		began := time.Now()
-		var holders []*storetest.Process
+		holders := make([]*exec.Cmd, processes)
 		var held sync.WaitGroup
-		for range processes {
-			held.Add(1)
-			holders = append(holders, storetest.Start(t, func(line string) {
-				if line == "all" {
-					held.Done()
-				} else {
-					t.Error(line)
+		for i := range holders {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %s", slotsVariable, s.URL(), limit, limit/processes, ttl))
+			cmd.Stderr = os.Stderr
+			in, err := cmd.StdinPipe()
+			out, outErr := cmd.StdoutPipe()
+			if err := errors.Join(err, outErr, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() }) // if it was not killed
+			held.Go(func() {
+				if line, err := bufio.NewReader(out).ReadString('\n'); line != "all\n" {
+					t.Errorf("a process says %q, %v", line, err)
 				}
-			}, "slots", s.URL(), strconv.Itoa(limit), strconv.Itoa(limit/processes), ttl.String()))
+			})
+			holders[i] = cmd
 		}
 		held.Wait()
 		t.Logf("%d slots in %v", limit, time.Since(began))
@@ -66,8 +88,8 @@ func TestKilledHolders(t *testing.T) {
 			all <- err
 		}()
 		killed := time.Now()
-		for _, p := range holders {
-			p.Kill()
+		for _, cmd := range holders {
+			_ = cmd.Process.Kill() // It may have failed.
 		}
 		bound := 10 * time.Second
 		if !atOnce {
@@ -86,8 +108,9 @@ func TestKilledHolders(t *testing.T) {
 	})
 }
 
-// roleSlots takes a number of slots, several at a time, and renews them until it is killed.
-func roleSlots(args []string) error {
+// takeSlots takes a number of slots, several at a time, and renews them until it is killed, or the
+// test has ended.
+func takeSlots(args []string) error {
 	locks, err := holdfast.Open(context.Background(), args[0], nil)
 	if err != nil {
 		return err
@@ -115,6 +138,6 @@ func roleSlots(args []string) error {
 	default:
 	}
 	fmt.Println("all")
-	storetest.UntilEOF()
-	return nil
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }

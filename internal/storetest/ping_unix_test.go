@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
+var brief = &holdfast.Config{RequestTimeout: 5 * time.Second}
+
 // Ping of every store succeeds, leaves nothing behind, and fails while the store, or a majority of a
 // quorum, cannot be reached.
 func TestPingOfEveryStore(t *testing.T) {
@@ -22,7 +24,7 @@ func TestPingOfEveryStore(t *testing.T) {
 			return
 		}
 		link := s.Link(t)
-		through := openURL(t, link.URL)
+		through := s.OpenURL(t, link.URL, brief)
 		pings(t, through)
 		link.Cut()
 		began := time.Now()
@@ -67,11 +69,11 @@ func TestPingOfReadOnlyServers(t *testing.T) {
 	}{
 		"redis": {func(t *testing.T) *holdfast.Client {
 			host, port, _ := strings.Cut(servers.StartRedis(t).Addr, ":")
-			return openURL(t, "redis://"+servers.StartRedis(t, "--replicaof", host, port).Addr)
+			return new(Store).OpenURL(t, "redis://"+servers.StartRedis(t, "--replicaof", host, port).Addr, brief)
 		}, "read only replica", holdfast.ErrUnavailable},
 		"postgres": {func(t *testing.T) *holdfast.Client {
 			s := startPostgres(t, "postgres", "")
-			return openURL(t, s.URL()+"&options="+url.PathEscape("-c default_transaction_read_only=on"))
+			return s.OpenURL(t, s.URL()+"&options="+url.PathEscape("-c default_transaction_read_only=on"), brief)
 		}, "read-only transaction", holdfast.ErrNotHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,14 +85,4 @@ func TestPingOfReadOnlyServers(t *testing.T) {
 			}
 		})
 	}
-}
-
-func openURL(t *testing.T, url string) *holdfast.Client {
-	t.Helper()
-	c, err := holdfast.Open(t.Context(), url, &holdfast.Config{RequestTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // Bound is how long anything may take that must happen in the end.
@@ -90,16 +91,7 @@ func Request(name string, ttl time.Duration) driver.Request {
 }
 
 // Eventually waits until done reports true.
-func Eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(Bound)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s after %v", what, Bound)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var Eventually = storecheck.Eventually
 
 // Signaled waits for a signal.
 func Signaled(t *testing.T, signals <-chan struct{}) {
