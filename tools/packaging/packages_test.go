@@ -37,27 +37,28 @@ func shell(t *testing.T, script string, args ...string) string {
 	return string(out)
 }
 
-// TestPackages makes the packages for this machine and uses what is in them.
+// TestPackages makes the packages for this machine, in a clone that none but its owner can read, and
+// uses what is in them.
 func TestPackages(t *testing.T) {
 	t.Setenv("TARGETS", "linux/"+runtime.GOARCH)
 	root, here := t.TempDir(), filepath.Join(t.TempDir(), "clone")
-	shell(t, `cd ../.. && . scripts/ownmodules && copy_here "$1" && cd "$1" && git tag v0.99.0 && git tag etcdstore/v0.99.0 && scripts/packages`, here)
+	shell(t, `cd ../.. && . scripts/ownmodules && copy_here "$1" && cd "$1" && chmod -R go= . && umask 077 && git tag v0.99.0 && git tag etcdstore/v0.99.0 && scripts/packages`, here)
 	dist := filepath.Join(here, "dist")
 
 	t.Run("checksums", func(t *testing.T) {
 		shell(t, `cd "$1" && sha256sum --quiet -c SHA256SUMS`, dist)
 	})
+	t.Run("rpm", func(t *testing.T) {
+		root := t.TempDir()
+		shell(t, `unshare --map-root-user rpm -i --root "$2" --nodeps --ignorearch "$1"/*.rpm`, dist, root)
+		checkFiles(t, root, "usr/share/zsh/site-functions/_holdfast")
+		if listed := shell(t, `rpm -qp --scripts "$1"/*.rpm`, dist); listed != "" {
+			t.Errorf("it runs scripts: %s", listed)
+		}
+	})
 	t.Run("deb", func(t *testing.T) {
 		shell(t, `for deb in "$1"/*_`+runtime.GOARCH+`.deb; do dpkg-deb -x "$deb" "$2"; done`, dist, root)
-		for _, file := range []string{
-			"usr/bin/holdfast", "usr/bin/holdfast-etcd", "usr/share/man/man1/holdfast-run.1.gz",
-			"usr/share/bash-completion/completions/holdfast", "usr/share/zsh/vendor-completions/_holdfast",
-			"usr/share/doc/holdfast/copyright", "usr/share/doc/holdfast/examples/nightly.timer",
-		} {
-			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Error(err)
-			}
-		}
+		checkFiles(t, root, "usr/share/zsh/vendor-completions/_holdfast")
 		out := shell(t, `cd "$1" && HOME=$1 usr/bin/holdfast run deb -- sh -c 'echo "$HOLDFAST_NAME is held"'`, root)
 		if out != "deb is held\n" {
 			t.Errorf("holdfast of the package printed %q", out)
@@ -92,6 +93,24 @@ func TestPackages(t *testing.T) {
 			t.Errorf("the formula has not the checksum of the archive: %s", formula)
 		}
 	})
+}
+
+// checkFiles fails the test unless what is below root can be read by everybody, and both programs
+// executed.
+func checkFiles(t *testing.T, root, zsh string) {
+	for _, file := range []string{
+		"usr/bin/holdfast", "usr/bin/holdfast-etcd", "usr/share/man/man1/holdfast-run.1.gz", zsh,
+		"usr/share/bash-completion/completions/holdfast", "usr/share/fish/vendor_completions.d/holdfast.fish",
+		"usr/share/doc/holdfast/copyright", "usr/share/doc/holdfast-etcd/copyright", "usr/share/doc/holdfast/examples/nightly.timer",
+	} {
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	modes := shell(t, `cd "$1/usr" && find . -type d ! -perm 755 -o -path './bin/*' ! -perm 755 -o -path './share/*' -type f ! -perm 644`, root)
+	if modes != "" {
+		t.Errorf("of other modes than those of a package:\n%s", modes)
+	}
 }
 
 // testImage unpacks the image and runs it as nobody, on a root that cannot be written.
