@@ -135,6 +135,9 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the question does not name the holder: %s", text)
 		}
 		b.checkContrast("break")
+		if b.eval(`document.activeElement.id`) != `"leave"` {
+			t.Error("a second Enter breaks it")
+		}
 		if err := lock.Err(); err != nil {
 			t.Fatalf("it is broken before the answer: %v", err)
 		}
@@ -155,7 +158,7 @@ func TestBrowser(t *testing.T) {
 		}
 		b.open(s.URL + "/")
 		b.wait(`document.querySelectorAll('#locks tr').length === 5`)
-		b.press("/")
+		b.eval(`document.getElementById('filter').focus()`)
 		b.press("K")
 		b.press("3")
 		b.wait(`document.getElementById('count').textContent === '1 of 5 holds'`)

@@ -56,13 +56,12 @@ func (s *store) canList() bool { return !errors.Is(s.failure, holdfast.ErrUnsupp
 // pause is the time between two listings: a slow store is listed for a quarter of the time at most.
 func (s *store) pause() time.Duration { return max(listPause, 3*s.took) }
 
-// refresh starts a listing if one is due, or now is true, and none is under way. The channel is
-// closed at the end of the newest one. A listing is not bound to a request, so that a slow store is
-// listed at all.
-func (s *store) refresh(now bool) <-chan struct{} {
+// refresh starts a listing if one is due and none is under way. The channel is closed at the end of
+// the newest one. A listing is not bound to a request, so that a slow store is listed at all.
+func (s *store) refresh() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.listing && (now || !time.Now().Before(s.next)) {
+	if !s.listing && !time.Now().Before(s.next) {
 		s.listing, s.done = true, make(chan struct{})
 		go s.list()
 	}
@@ -112,7 +111,7 @@ func (p *page) refresh(ctx context.Context) {
 	defer cancel()
 	var listings []<-chan struct{}
 	for _, s := range p.stores {
-		listings = append(listings, s.refresh(false))
+		listings = append(listings, s.refresh())
 	}
 	for _, done := range listings {
 		select {

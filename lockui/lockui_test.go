@@ -481,7 +481,8 @@ func TestHostileText(t *testing.T) {
 				t.Errorf("the policy %q lacks %q", policy, want)
 			}
 		}
-		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "same-origin"} {
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin"} {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s: %q", name, got)
 			}

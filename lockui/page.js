@@ -189,12 +189,6 @@ byID("do").addEventListener("click", async () => {
 
 byID("filter").addEventListener("input", show);
 byID("tools").addEventListener("submit", event => event.preventDefault());
-document.addEventListener("keydown", event => {
-  if (event.key === "/" && event.target !== byID("filter") && !byID("break").open) {
-    event.preventDefault();
-    byID("filter").focus();
-  }
-});
 document.addEventListener("visibilitychange", look);
 setInterval(() => { if (!document.hidden) for (const row of byID("locks").children) write(row, performance.now() - answered); }, 1000);
 look();
