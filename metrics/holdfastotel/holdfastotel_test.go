@@ -99,8 +99,8 @@ func (s *setting) counts(t *testing.T) map[string]float64 {
 	return values
 }
 
-// Each metric counts what it is named after, by group, and the sums of holds and waiters return to
-// 0.
+// Each metric counts what it is named after, by group, and no attribute has the name of a lock. After
+// Close the sums of holds and waiters are 0, and every span has ended.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -155,6 +155,9 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%s is %v", name, value)
 			}
 		}
+		if started, ended := len(s.spans.Started()), len(s.spans.Ended()); started != ended {
+			t.Errorf("%d spans, %d ended", started, ended)
+		}
 	})
 }
 
@@ -181,48 +184,6 @@ func TestRenewalsBeginAtZero(t *testing.T) {
 	slices.Sort(outcomes)
 	if want := []string{"memory in_doubt 0", "memory lost 0", "memory renewed 0"}; !slices.Equal(outcomes, want) {
 		t.Errorf("renewals: %q, want %q", outcomes, want)
-	}
-}
-
-// Close leaves no hold and no waiter, and ends every span.
-func TestAfterClose(t *testing.T) {
-	s := newSetting(t, nil)
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
-	for i := range 20 {
-		if lock, err := locks.TryAcquire(t.Context(), fmt.Sprint(i%3), nil); err == nil && i%2 > 0 {
-			_ = lock.Release()
-		}
-	}
-	_ = locks.Close()
-	got := s.counts(t)
-	if got["holdfast.holds memory"] != 0 || got["holdfast.waiters memory"] != 0 || len(got) == 0 {
-		t.Errorf("after Close: %v", got)
-	}
-	if started, ended := len(s.spans.Started()), len(s.spans.Ended()); started != ended {
-		t.Errorf("%d spans, %d ended", started, ended)
-	}
-}
-
-// No attribute of a metric has the name of a lock.
-func TestNamesAreNoAttributes(t *testing.T) {
-	s := newSetting(t, nil)
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
-	for i := range 1000 {
-		if _, err := locks.TryAcquire(t.Context(), fmt.Sprintf("invoices/%d", i), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := locks.Close(); err != nil {
-		t.Error(err)
-	}
-	got := s.counts(t)
-	for series := range got {
-		if strings.Contains(series, "invoices") {
-			t.Errorf("series %s", series)
-		}
-	}
-	if len(got) != 4 { // acquired, released, and two kinds of requests
-		t.Errorf("%d series: %v", len(got), got)
 	}
 }
 
@@ -336,31 +297,4 @@ func TestLeader(t *testing.T) {
 			t.Errorf("after: %v", got)
 		}
 	})
-}
-
-// What a pair of Acquire and Release costs with metrics and traces, and without.
-func BenchmarkPair(b *testing.B) {
-	hooks, err := holdfastotel.Hooks(&holdfastotel.Options{
-		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
-		TracerProvider: sdktrace.NewTracerProvider(),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, hooks := range map[string]holdfast.Hooks{"without": {}, "with": hooks} {
-		b.Run(name, func(b *testing.B) {
-			locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: hooks})
-			defer locks.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				lock, err := locks.Acquire(context.Background(), "a", nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := lock.Release(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
