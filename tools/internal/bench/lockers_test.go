@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +39,39 @@ func TestQuorumContenders(t *testing.T) {
 	}
 }
 
+// The libraries that docs/migrating.md has share locks with Redis exclude us, and we exclude them.
+func TestForeignLibraries(t *testing.T) {
+	t.Parallel()
+	addrs := []string{servers.StartRedis(t).Addr}
+	contenders := Redis()
+	ours := prefixed{open(t, contenders[0], addrs), ""}
+	for _, c := range contenders[1:] {
+		if c.Name == "redsync" || c.Name == "redislock" {
+			other := prefixed{open(t, c, addrs), "lock:"}
+			excludeEachOther(t, other, ours)
+			excludeEachOther(t, ours, other)
+		}
+	}
+}
+
+// prefixed is a Locker with another prefix of names.
+type prefixed struct {
+	Locker
+	prefix string
+}
+
+func (l prefixed) Acquire(ctx context.Context, name string) (Held, error) {
+	return l.Locker.Acquire(ctx, l.prefix+name)
+}
+
 // exclude lets two clients of a kind want one name.
 func exclude(t *testing.T, c Contender, addrs []string) {
 	t.Helper()
-	first, second := open(t, c, addrs), open(t, c, addrs)
+	excludeEachOther(t, open(t, c, addrs), open(t, c, addrs))
+}
+
+func excludeEachOther(t *testing.T, first, second Locker) {
+	t.Helper()
 	held, err := first.Acquire(t.Context(), "job")
 	if err != nil {
 		t.Fatal(err)
@@ -51,23 +81,16 @@ func exclude(t *testing.T, c Contender, addrs []string) {
 	if _, err := second.Acquire(brief, "job"); err == nil {
 		t.Fatal("two hold one lock")
 	}
-	type result struct {
-		held Held
-		err  error
-	}
-	got := make(chan result, 1)
-	go func() {
-		held, err := second.Acquire(t.Context(), "job")
-		got <- result{held, err}
-	}()
+	var next Held
+	var group sync.WaitGroup
+	group.Go(func() { next, err = second.Acquire(t.Context(), "job") })
 	if err := held.Release(t.Context()); err != nil {
 		t.Errorf("release: %v", err)
 	}
-	next := <-got
-	if next.err != nil {
-		t.Fatalf("the waiter: %v", next.err)
+	if group.Wait(); err != nil {
+		t.Fatalf("the waiter: %v", err)
 	}
-	if err := next.held.Release(t.Context()); err != nil {
+	if err := next.Release(t.Context()); err != nil {
 		t.Errorf("release by the waiter: %v", err)
 	}
 }
