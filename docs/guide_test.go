@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -71,7 +70,7 @@ func TestGuideCodeRuns(t *testing.T) {
 	}
 	defer locks.Close()
 	for _, snippet := range []func(context.Context, *holdfast.Client) error{
-		taking, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining,
+		taking, heartbeat, fencing, several, handOver, leader, periodic, jobs, limit, middleware, monitoring, examining, shutDown,
 	} {
 		if err := snippet(ctx, locks); err != nil {
 			t.Error(err)
@@ -266,42 +265,9 @@ func examining(ctx context.Context, locks *holdfast.Client) error {
 	return nil
 }
 
-// TestShutdown runs the order of a shutdown that the guide gives: a request under
-// way keeps its lock until it has ended.
-func TestShutdown(t *testing.T) {
-	locks := holdfast.New(memstore.New(), nil)
-	begun, shuttingDown := make(chan struct{}), make(chan struct{})
-	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		err := locks.Do(r.Context(), "job", nil, func(ctx context.Context) error {
-			close(begun)
-			<-shuttingDown
-			return ctx.Err()
-		})
-		if err != nil {
-			t.Errorf("the request: %v", err)
-		}
-	}))
-	web.Config.RegisterOnShutdown(func() { close(shuttingDown) })
-	answered := make(chan error, 1)
-	go func() {
-		response, err := http.Get(web.URL)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		answered <- err
-	}()
-	<-begun
-	timeout, stop := context.WithTimeout(t.Context(), time.Minute)
-	if err := shutDown(timeout, func() {}, web.Config, locks); err != nil {
-		t.Error(err)
-	}
-	stop()
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-}
-
-func shutDown(timeout context.Context, stop func(), server *http.Server, locks *holdfast.Client) (err error) {
+// shutDown is the order of a shutdown, which examples/shutdown shows with a request under way.
+func shutDown(timeout context.Context, _ *holdfast.Client) (err error) {
+	server, stop, locks := &http.Server{}, func() {}, holdfast.New(memstore.New(), nil)
 	err = server.Shutdown(timeout)        // 1. no new requests; those under way end, and release their locks
 	stop()                                // 2. the context of elections and other background work
 	err = errors.Join(err, locks.Close()) // 3. ends the contexts of what is still held, waits for Do, releases

@@ -19,10 +19,7 @@ var updateTakeover = flag.Bool("update", false, "make pictures/takeover.svg anew
 // TestTakeover runs pictures/takeover.sh with the real command, and checks that
 // pictures/takeover.svg shows what it printed.
 func TestTakeover(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/holdfast").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := buildCommand(t)
 	script, err := filepath.Abs("pictures/takeover.sh")
 	if err != nil {
 		t.Fatal(err)
