@@ -85,8 +85,9 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestRefusals: a key that cannot be locked is the fault of the request, options
-// that cannot are ours; and Retry-After is honest.
+// TestRefusals: a key that cannot be locked is the fault of the request, options that cannot are
+// ours, and a store that is down is no Conflict. Retry-After is honest, and Refuse can write another
+// response.
 func TestRefusals(t *testing.T) {
 	store := memstore.New()
 	defer store.Close()
@@ -110,6 +111,16 @@ func TestRefusals(t *testing.T) {
 	})
 	loading := holdfast.New(later, nil)
 	defer loading.Close()
+	down := faultstore.Wrap(store)
+	down.Set(faultstore.Acquire, faultstore.Refuse)
+	unavailable := holdfast.New(down, nil)
+	defer unavailable.Close()
+	teapot := &httplock.Options{Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
+		if !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("Refuse: %v", err)
+		}
+		w.WriteHeader(http.StatusTeapot)
+	}}
 	closed := holdfast.New(later, nil) // as at a shutdown: another replica can serve it
 	closed.Close()
 	never := func(http.ResponseWriter, *http.Request) { t.Error("it was served") }
@@ -132,6 +143,8 @@ func TestRefusals(t *testing.T) {
 		"waited in vain":       {locks: locks, key: "held", o: &httplock.Options{Wait: time.Millisecond}, code: http.StatusConflict, after: "1"},
 		"kept":                 {locks: locks, key: "kept", code: http.StatusConflict, after: "60"},
 		"client closed":        {locks: closed, key: "a", code: http.StatusServiceUnavailable, after: "1"},
+		"store down":           {locks: unavailable, key: "a", code: http.StatusServiceUnavailable, after: "1"},
+		"store down, chosen":   {locks: unavailable, key: "a", o: teapot, code: http.StatusTeapot, after: "1"},
 		"loading":              {locks: loading, key: "a", code: http.StatusServiceUnavailable, after: "15"},
 	} {
 		key := func(*http.Request) string { return test.key }
@@ -143,8 +156,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFailed: Failed is called when the lock was not held to the end of the handler,
-// whatever ended it and however the handler ends, and not otherwise.
+// TestFailed: Failed is called when the lock was not held to the end of the handler, whatever ended it
+// and however the handler ends, and not otherwise. The key is free then, and a panic goes on.
 func TestFailed(t *testing.T) {
 	for name, test := range map[string]struct {
 		end   func(r *http.Request, locks *holdfast.Client)
@@ -166,6 +179,9 @@ func TestFailed(t *testing.T) {
 				o := &httplock.Options{Failed: func(_ *http.Request, err error) { failed = append(failed, err) }}
 				key := func(*http.Request) string { return "key" }
 				handler := httplock.Middleware(locks, key, o)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if holdfast.FromContext(r.Context()) == nil {
+						t.Error("served without the lock")
+					}
 					test.end(r, locks)
 					if test.want != nil {
 						<-r.Context().Done()
@@ -176,9 +192,18 @@ func TestFailed(t *testing.T) {
 					}
 				}))
 				func() {
-					defer func() { _ = recover() }()
+					defer func() {
+						if panicked := recover() == http.ErrAbortHandler; panicked != test.panic {
+							t.Errorf("it panicked: %v", panicked)
+						}
+					}()
 					handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 				}()
+				if !errors.Is(test.want, holdfast.ErrClosed) {
+					if _, err := locks.Lookup(t.Context(), "key"); !errors.Is(err, holdfast.ErrNotHeld) {
+						t.Errorf("after the handler: %v", err)
+					}
+				}
 				switch {
 				case test.want == nil && len(failed) > 0, len(failed) > 1:
 					t.Errorf("Failed: %v", failed)
@@ -190,51 +215,14 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestPanicReleasesTheKey, and an empty key is not locked.
-func TestPanicReleasesTheKey(t *testing.T) {
-	store := memstore.New()
-	defer store.Close()
-	locks := holdfast.New(store, nil)
-	defer locks.Close()
-	handler := httplock.Middleware(locks, byPath, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if lock := holdfast.FromContext(r.Context()); (lock == nil) != (r.URL.Path == "/") {
-			t.Errorf("%s is served under %v", r.URL.Path, lock)
-		}
-		panic(http.ErrAbortHandler)
-	}))
-	for _, path := range []string{"/a", "/"} {
-		func() {
-			defer func() {
-				if r := recover(); r != http.ErrAbortHandler {
-					t.Errorf("recovered %v", r)
-				}
-			}()
-			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
-		}()
-	}
-	if _, err := locks.Lookup(t.Context(), "a"); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("after a panic: %v", err)
-	}
-}
-
-// TestStoreDown: the status is not Conflict, and Refuse can write another response.
-func TestStoreDown(t *testing.T) {
-	store := faultstore.Wrap(memstore.New())
-	store.Set(faultstore.Acquire, faultstore.Refuse)
-	locks := holdfast.New(store, nil)
-	defer locks.Close()
-	never := func(http.ResponseWriter, *http.Request) { t.Error("it was served") }
-	if resp := get(t, serve(t, locks, nil, never)+"/a"); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
-		t.Errorf("%v, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
-	}
-	o := &httplock.Options{Refuse: func(w http.ResponseWriter, _ *http.Request, err error) {
-		if !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("Refuse: %v", err)
-		}
-		w.WriteHeader(http.StatusTeapot)
-	}}
-	if resp := get(t, serve(t, locks, o, never)+"/a"); resp.StatusCode != http.StatusTeapot {
-		t.Error(resp.Status)
+func TestEmptyKeyIsNotLocked(t *testing.T) {
+	locks := storetest.Client(t, memstore.New(), "")
+	served := false
+	httplock.Middleware(locks, byPath, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		served = holdfast.FromContext(r.Context()) == nil
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if !served {
+		t.Error("it was not served without a lock")
 	}
 }
 

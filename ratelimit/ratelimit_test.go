@@ -207,27 +207,32 @@ func TestUnconfirmedRelease(t *testing.T) {
 	})
 }
 
-// TestErrors: what is out of bounds, and a store that cannot be asked, are not
-// the limit.
+// TestErrors: what is out of bounds, a store that cannot be asked, and one that cannot keep names are
+// not the limit. Nothing is taken then.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, store := t.Context(), faultstore.Wrap(memstore.New())
-		locks := storetest.Client(t, store, "")
-		for _, limit := range []*ratelimit.Limiter{
-			ratelimit.New(nil, 1, time.Minute),
-			ratelimit.New(locks, 0, time.Minute),
-			ratelimit.New(locks, ratelimit.MaxCalls+1, time.Minute),
-			ratelimit.New(locks, 1, time.Millisecond),
-			ratelimit.New(locks, 1, 2*driver.MaxTTL),
+		refuses := faultstore.Wrap(memstore.New())
+		refuses.Set(faultstore.Acquire, faultstore.Refuse)
+		locks, forgets := storetest.Client(t, memstore.New(), ""), storetest.Client(t, forgetful{memstore.New()}, "")
+		for i, test := range []struct {
+			limit *ratelimit.Limiter
+			want  error
+		}{
+			{ratelimit.New(nil, 1, time.Minute), holdfast.ErrInvalid},
+			{ratelimit.New(locks, 0, time.Minute), holdfast.ErrInvalid},
+			{ratelimit.New(locks, ratelimit.MaxCalls+1, time.Minute), holdfast.ErrInvalid},
+			{ratelimit.New(locks, 1, time.Millisecond), holdfast.ErrInvalid},
+			{ratelimit.New(locks, 1, 2*driver.MaxTTL), holdfast.ErrInvalid},
+			{ratelimit.New(storetest.Client(t, refuses, ""), 2, time.Minute), holdfast.ErrUnavailable},
+			{ratelimit.New(forgets, 1, time.Minute), holdfast.ErrUnsupported},
+			{ratelimit.New(forgets, 1, time.Minute), holdfast.ErrUnsupported},
 		} {
-			if err := limit.Take(ctx, "key"); !errors.Is(err, holdfast.ErrInvalid) || errors.Is(err, ratelimit.ErrLimited) {
-				t.Errorf("%+v: %v", limit, err)
+			if err := test.limit.Take(t.Context(), "key"); !errors.Is(err, test.want) || errors.Is(err, ratelimit.ErrLimited) {
+				t.Errorf("%d: %v, want %v", i, err, test.want)
 			}
 		}
-		store.Set(faultstore.Acquire, faultstore.Refuse)
-		err := ratelimit.New(locks, 2, time.Minute).Take(ctx, "key")
-		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, ratelimit.ErrLimited) {
-			t.Errorf("a store that refuses: %v", err)
+		if left := append(locks.Locks(), forgets.Locks()...); len(left) > 0 {
+			t.Errorf("%v are left", left)
 		}
 	})
 }
@@ -239,18 +244,4 @@ func (f forgetful) Guarantees() driver.Guarantees {
 	can := f.Notifier.Guarantees()
 	can.Keep = false
 	return can
-}
-
-// TestUnsupported: a store that cannot keep names is refused before anything is taken, each time.
-func TestUnsupported(t *testing.T) {
-	locks := storetest.Client(t, forgetful{memstore.New()}, "")
-	for range 2 {
-		err := ratelimit.New(locks, 1, time.Minute).Take(t.Context(), "key")
-		if !errors.Is(err, holdfast.ErrUnsupported) || errors.Is(err, ratelimit.ErrLimited) {
-			t.Errorf("a store that cannot keep names: %v", err)
-		}
-	}
-	if left := locks.Locks(); len(left) > 0 {
-		t.Errorf("%v are left", left)
-	}
 }
