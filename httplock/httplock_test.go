@@ -171,10 +171,19 @@ func TestFailed(t *testing.T) {
 		"its own release": {end: func(r *http.Request, _ *holdfast.Client) { holdfast.FromContext(r.Context()).Release() }, want: holdfast.ErrReleased},
 		"Close, panic":    {end: func(_ *http.Request, c *holdfast.Client) { go c.Close() }, want: holdfast.ErrClosed, panic: true},
 		"panic":           {end: func(*http.Request, *holdfast.Client) {}, panic: true},
+		"not confirmed":   {end: func(*http.Request, *holdfast.Client) {}, want: holdfast.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-				locks := storetest.Client(t, store, "a")
+				faulty, free := faultstore.Wrap(store), holdfast.ErrNotHeld
+				switch test.want {
+				case holdfast.ErrClosed:
+					free = holdfast.ErrClosed // Nothing is looked up any more.
+				case holdfast.ErrUnavailable:
+					free = nil
+					faulty.Set(faultstore.Release, faultstore.Refuse)
+				}
+				locks := storetest.Client(t, faulty, "a")
 				var failed []error
 				o := &httplock.Options{Failed: func(_ *http.Request, err error) { failed = append(failed, err) }}
 				key := func(*http.Request) string { return "key" }
@@ -183,7 +192,7 @@ func TestFailed(t *testing.T) {
 						t.Error("served without the lock")
 					}
 					test.end(r, locks)
-					if test.want != nil {
+					if test.want != nil && test.want != holdfast.ErrUnavailable {
 						<-r.Context().Done()
 					}
 					time.Sleep(time.Second)
@@ -199,10 +208,8 @@ func TestFailed(t *testing.T) {
 					}()
 					handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 				}()
-				if !errors.Is(test.want, holdfast.ErrClosed) {
-					if _, err := locks.Lookup(t.Context(), "key"); !errors.Is(err, holdfast.ErrNotHeld) {
-						t.Errorf("after the handler: %v", err)
-					}
+				if _, err := locks.Lookup(t.Context(), "key"); !errors.Is(err, free) {
+					t.Errorf("after the handler: %v, want %v", err, free)
 				}
 				switch {
 				case test.want == nil && len(failed) > 0, len(failed) > 1:

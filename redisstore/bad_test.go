@@ -64,7 +64,7 @@ func TestReplica(t *testing.T) {
 	follow(t, replica, master)
 	s := open(t, replica.Addr, nil)
 	fails(t, s, driver.ErrNotApplied, "replica", allVerbs...)
-	held, atMaster := checked("name"), open(t, master.Addr, nil)
+	held, atMaster := request("name", time.Minute), open(t, master.Addr, nil)
 	if res, err := atMaster.Acquire(t.Context(), held); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}

@@ -67,13 +67,13 @@ func TestMissingRights(t *testing.T) {
 						continue
 					}
 					server.Do("FLUSHALL")
-					req := checked("name")
+					req := request("name", time.Minute)
 					req.Limit, req.Place = limit, time.Minute
 					if held || verb != "Acquire" {
 						if _, err := all.Acquire(t.Context(), req); err != nil {
 							t.Fatal(err)
 						}
-						other := checked("name")
+						other := request("name", time.Minute)
 						other.Limit, other.Place = 1, time.Minute
 						if _, err := all.Acquire(t.Context(), other); err != nil {
 							t.Fatal(err)
@@ -83,7 +83,7 @@ func TestMissingRights(t *testing.T) {
 					var err error
 					switch verb {
 					case "Acquire":
-						req.Owner = checked("name").Owner
+						req.Owner = request("name", time.Minute).Owner
 						_, err = s.Acquire(t.Context(), req)
 					case "Renew":
 						_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})

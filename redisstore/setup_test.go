@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,58 +38,30 @@ func open(t *testing.T, addr string, opts *Options) *Store {
 	return s
 }
 
-var owners atomic.Int64
-
-func request(name string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
-}
+// Verbs, as tests use them.
+var (
+	request    = storecheck.Request
+	release    = storecheck.Release
+	renew      = storecheck.State
+	eventually = storecheck.Eventually
+)
 
 // grant takes a lock that must be free.
 func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Request {
 	t.Helper()
-	req := request(name, ttl)
-	res, err := s.Acquire(t.Context(), req)
-	if err != nil || !res.Granted {
-		t.Fatalf("Acquire of %q: %+v, %v, want it granted", name, res, err)
-	}
+	req, _ := storecheck.Grant(t, s, name, ttl)
 	return req
-}
-
-func release(t *testing.T, s *Store, req driver.Request) bool {
-	t.Helper()
-	ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil {
-		t.Fatalf("Release of %q: %v", req.Name, err)
-	}
-	return ours
-}
-
-func renew(t *testing.T, s *Store, req driver.Request) driver.State {
-	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err != nil {
-		t.Fatalf("Renew of %q: %v", req.Name, err)
-	}
-	return outcomes[0].State
-}
-
-// eventually returns when done reports true.
-var eventually = storecheck.Eventually
-
-// checked is a request for the checks of package storecheck.
-func checked(name string) driver.Request {
-	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: time.Minute}
 }
 
 // calls is a call of every verb.
 func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, checked(name))
+	return storecheck.Calls(s, request(name, time.Minute))
 }
 
 // fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
-	storecheck.Fails(t, s, checked("name"), target, says, verbs...)
+	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
 }
 
 // numberOf counts the commands of a kind that a server has carried out.

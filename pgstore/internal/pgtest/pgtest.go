@@ -5,9 +5,7 @@ package pgtest
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
@@ -83,15 +80,16 @@ func QueryValue[T any](t *testing.T, pool *pgxpool.Pool, text string, args ...an
 	return value
 }
 
-var owners atomic.Int64
-
-// Request returns a request of an owner of its own.
-func Request(name string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
-}
-
-// Eventually waits until done reports true.
-var Eventually = storecheck.Eventually
+// What tests do with a store.
+var (
+	Request    = storecheck.Request
+	Grant      = storecheck.Grant
+	Wait       = storecheck.Wait
+	Refuse     = storecheck.Refuse
+	Release    = storecheck.Release
+	State      = storecheck.State
+	Eventually = storecheck.Eventually
+)
 
 // Signaled waits for a signal.
 func Signaled(t *testing.T, signals <-chan struct{}) {

@@ -1,13 +1,20 @@
-//go:build unix
-
-package pgtest
+package storecheck
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
+
+var owners atomic.Int64
+
+// Request returns a request of an owner of its own, with the word "Secret".
+func Request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: fmt.Sprintf("SecretOwner%08d", owners.Add(1)), Holder: "host/1/x", TTL: ttl}
+}
 
 // Grant takes a lock that must be free.
 func Grant(t *testing.T, s driver.Store, name string, ttl time.Duration) (driver.Request, int64) {
