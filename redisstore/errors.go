@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,7 +36,7 @@ func (s *Store) wrapErr(err error) error {
 		return driver.NotApplied(err)
 	case errors.As(err, &reply):
 		return s.explainReply(reply)
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it: %w", err)
 	}
 	return err

@@ -48,7 +48,8 @@ type listener struct {
 	mu      sync.Mutex
 	started bool
 	delayed bool                     // it starts listenDelay after the first entry
-	entries map[string]expectedEntry // by the hash of the owner
+	entries map[string]expectedEntry // by owner, until there is a message
+	hashed  map[string]expectedEntry // by the hash of the owner
 	purgeAt int                      // the number of entries at which those that are over are deleted
 }
 
@@ -60,7 +61,7 @@ type expectedEntry struct {
 
 func (l *listener) init(prefix string) {
 	l.channel = prefix + noticesSuffix + rand.Text()
-	l.entries = map[string]expectedEntry{}
+	l.entries, l.hashed = map[string]expectedEntry{}, map[string]expectedEntry{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
@@ -78,13 +79,15 @@ func hashOf(owner string) string {
 
 // expect has the notices of an entry passed on for d and a minute.
 func (l *listener) expect(name, owner string, d time.Duration) {
-	key, now := hashOf(owner), time.Now()
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries[key] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(l.entries) > l.purgeAt {
-		maps.DeleteFunc(l.entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
-		l.purgeAt = max(1000, 2*len(l.entries))
+	l.entries[owner] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	if len(l.entries)+len(l.hashed) > l.purgeAt {
+		for _, entries := range []map[string]expectedEntry{l.entries, l.hashed} {
+			maps.DeleteFunc(entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
+		}
+		l.purgeAt = max(1000, 2*(len(l.entries)+len(l.hashed)))
 	}
 }
 
@@ -92,7 +95,9 @@ func (l *listener) expect(name, owner string, d time.Duration) {
 func (l *listener) forget(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.entries, hashOf(owner))
+	if delete(l.entries, owner); len(l.hashed) > 0 {
+		delete(l.hashed, hashOf(owner))
+	}
 }
 
 // startListening listens until the store is closed: from now on if an entry waits, else from
@@ -165,7 +170,11 @@ func (l *listener) receive(payload string) {
 	hash, number, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
 	l.mu.Lock()
-	e, expected := l.entries[hash]
+	for owner, e := range l.entries {
+		l.hashed[hashOf(owner)] = e
+	}
+	clear(l.entries)
+	e, expected := l.hashed[hash]
 	l.mu.Unlock()
 	if expected && err == nil && token >= 0 {
 		l.notices.Send(e.name, e.owner, token)

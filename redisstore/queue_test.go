@@ -18,16 +18,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// Two acquisitions of one free name and a third lock in one run get tokens of their own, as many as
-// they have asked for, and the counter has passed all.
+// Two acquisitions each of two free names in one run get tokens of their own, as many as they have
+// asked for, those of a name in their order, and the counter has passed all.
 func TestTokensOfOneRun(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	ahead := time.Now().Add(time.Hour).UnixMicro() // The clock does not raise it.
 	server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(ahead, 10))
-	last := ahead
+	greatest, owners := ahead, map[int64]*call{}
 	for _, tokens := range []int{1, 3} {
+		before, last := greatest, map[string]int64{}
 		var all []*call
 		for _, name := range []string{"a", "a", "b", "b", "b"} {
 			req := request(name, time.Minute)
@@ -41,10 +42,15 @@ func TestTokensOfOneRun(t *testing.T) {
 			if !granted {
 				token, _ = c.reply.([]any)[1].(int64)
 			}
-			if token <= last || granted != (i == 0 || i == 2) {
-				t.Errorf("blocks of %d: call %d is granted: %v, its token is %d, want more than %d", tokens, i, granted, token, last)
+			if least := max(before, last[c.lock]); token <= least || granted != (i == 0 || i == 2) || i == 4 && token <= greatest {
+				t.Errorf("blocks of %d: call %d is granted: %v, its token is %d, want more than %d", tokens, i, granted, token, least)
 			}
-			last = token + int64(tokens) - 1
+			for own := token; own < token+int64(tokens); own++ {
+				if owners[own] != nil {
+					t.Errorf("blocks of %d: call %d has the token %d of another", tokens, i, own)
+				}
+				owners[own], last[c.lock], greatest = c, own, max(greatest, own)
+			}
 		}
 		server.Do("DEL", "lock:a", "lock:b", "lock:"+queueInfix+"lock:a", "lock:"+queueInfix+"lock:b")
 	}

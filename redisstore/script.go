@@ -51,7 +51,7 @@ type script struct{ source func() (text, sha string) }
 func newScript(verb string) *script {
 	return &script{sync.OnceValues(func() (string, string) {
 		var b strings.Builder
-		for line := range strings.Lines(headLua + queueLua + verb + tailLua) {
+		for line := range strings.Lines(headLua + strings.Replace(verb, "-- include queue.lua\n", queueLua, 1) + tailLua) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
 			}
@@ -73,7 +73,8 @@ func (noRetry) NoRetry() bool { return true }
 type call struct {
 	runKey
 	batches              *batch.Queue[*call]
-	lock, queue, entries string // the keys
+	shared               []any  // the keys that all locks share
+	lock, queue, entries string // the keys of this one
 	owner                string // of whose calls none overtakes another; "" if that may be
 	args                 []any  // of the script, for this lock
 
@@ -150,28 +151,26 @@ func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 	}
 }
 
-// words returns the command of a run.
+// words returns the command of a run. A pointer to a text takes no memory, as the text itself does
+// that becomes an interface.
 func (s *Store) words(r *scriptRun, inFull bool) []any {
 	text, sha := r.script.source()
 	words := make([]any, 0, 10+5*len(r.calls))
 	if words = append(words, "evalsha", sha, 0); inFull {
 		words[0], words[1] = "eval", text
 	}
-	words = append(words, r.tag+s.prefix+counterSuffix, r.tag+s.prefix+aheadSuffix)
-	if s.options.RestartGuard > 0 {
-		words = append(words, r.tag+s.prefix+guardSuffix)
+	words = append(words, r.calls[0].shared...)
+	for _, c := range r.calls {
+		words = append(words, &c.lock)
 	}
 	for _, c := range r.calls {
-		words = append(words, c.lock)
+		words = append(words, &c.queue)
 	}
 	for _, c := range r.calls {
-		words = append(words, c.queue)
-	}
-	for _, c := range r.calls {
-		words = append(words, c.entries)
+		words = append(words, &c.entries)
 	}
 	words[2] = len(words) - 3
-	words = append(words, s.conditions, len(r.calls), s.listener.channel, r.common)
+	words = append(words, &s.conditions, len(r.calls), &s.listener.channel, &r.common)
 	for _, c := range r.calls {
 		words = append(words, c.args...)
 	}

@@ -58,17 +58,27 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
 func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
-	c := &call{runKey: runKey{script: script, common: common}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
+	c := &call{runKey: runKey{script: script, common: common}, batches: &s.queues[0], shared: s.shared, lock: s.prefix + name, owner: owner, args: args}
 	if s.cluster {
 		slot := slotOf(c.lock)
 		c.batches = &s.queues[int(slot)%len(s.queues)]
 		if !s.prefixHasTag {
 			c.tag = slotTags()[slot]
+			c.shared = s.sharedKeys(c.tag)
 		}
 	}
 	c.queue = c.tag + s.prefix + queueInfix + c.lock
 	c.entries = c.tag + s.prefix + entriesInfix + c.lock
 	return c
+}
+
+// sharedKeys returns the keys beside the locks that have a hash tag.
+func (s *Store) sharedKeys(tag string) []any {
+	keys := []any{tag + s.prefix + counterSuffix, tag + s.prefix + aheadSuffix}
+	if s.options.RestartGuard > 0 {
+		keys = append(keys, tag+s.prefix+guardSuffix)
+	}
+	return keys
 }
 
 // runCall makes a call and returns its reply.
@@ -130,7 +140,7 @@ func (s *Store) readReply(c *call) (any, error) {
 		return nil, fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
 	case "last":
 		return nil, fmt.Errorf("%w: there is no token as great as the request needs: see the keys %q and %q",
-			driver.ErrInvalid, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix)
+			driver.ErrInvalid, c.shared[0], c.shared[1])
 	case "type":
 		return nil, fmt.Errorf("%w: the key %q is a %v and no lock of this package: it is left alone, since it may be data; "+
 			"DEL ends it if it is the lock of another kind of client", driver.ErrInvalid, c.lock, words[len(words)-1])
@@ -142,7 +152,7 @@ func (s *Store) readReply(c *call) (any, error) {
 		case strings.HasPrefix(known, "value is not an integer"), strings.HasPrefix(known, "WRONGTYPE "):
 			return nil, fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), and %q (a hash) one is something else, see TYPE and GET: "+
 				"DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
-				driver.ErrCorrupt, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix, c.queue, c.entries, firstLine(text))
+				driver.ErrCorrupt, c.shared[0], c.shared[1], c.queue, c.entries, firstLine(text))
 		}
 		return nil, s.explainReply(errors.New(text))
 	}

@@ -64,6 +64,7 @@ type Store struct {
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
 	conditions     string // see lua/head.lua
+	shared         []any  // the keys that all locks share, without a hash tag
 	configErr      error  // returned by every call if the arguments of New are invalid
 	queues         []batch.Queue[*call]
 	listener       listener
@@ -123,6 +124,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
+	s.shared = s.sharedKeys("")
 	s.conditions = "0"
 	if s.options.RestartGuard > 0 || s.options.MinReplicas > 0 {
 		s.conditions = fmt.Sprintf("%s %d", millis(s.options.RestartGuard), s.options.MinReplicas)

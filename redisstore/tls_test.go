@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"math/big"
 	"net"
 	"net/url"
@@ -109,15 +108,20 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			target := driver.ErrNotApplied
-			if strings.HasPrefix(text, "redis://") {
-				target = io.EOF // It may have read the request, as far as is known.
-			}
 			verbs := allVerbs
 			if strings.Contains(text, plain) {
 				verbs = verbs[:1] // Each takes as long as it may.
 			}
-			fails(t, openFromURL(t, text), target, says, verbs...)
+			s := openFromURL(t, text)
+			if !strings.HasPrefix(text, "redis://") {
+				fails(t, s, driver.ErrNotApplied, says, verbs...)
+				return
+			}
+			for verb, call := range calls(s, "name") { // The server may have read the request, as far as is known.
+				if err := call(t.Context()); err == nil || driver.IsNotApplied(err) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "Secret") {
+					t.Errorf("%s: %v, want an error that says %q", verb, err, says)
+				}
+			}
 		})
 	}
 }

@@ -49,12 +49,13 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 }
 
 // readClientOptions returns the options of the client for a URL. Its requests end with their
-// contexts, and it leaves retries to package holdfast.
+// contexts, and it leaves retries to package holdfast. The second version of the protocol costs the
+// library less.
 func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions, error) {
 	if u.Opaque != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: want %s://host:port", driver.ErrInvalid, u.Scheme)
 	}
-	o := &redis.UniversalOptions{ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, Username: u.User.Username()}
+	o := &redis.UniversalOptions{ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, Protocol: 2, Username: u.User.Username()}
 	o.Password, _ = u.User.Password()
 	if u.Scheme == "redis+unix" { // The path is that of the socket, so the database is a parameter.
 		o.Addrs, o.DB = []string{u.Path}, query.Int("db", 0)

@@ -24,7 +24,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		public += "\n" + string(metadata)
 	}
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	common := fmt.Sprintf("%s %s %d %d %s", millis(req.TTL), millis(req.Place), max(req.Limit, 1), max(req.Tokens, 1), public)
+	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + public
 	c := s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
 	reply, err := s.runCall(ctx, c)
 	if err != nil {

@@ -1,5 +1,6 @@
--- What all scripts begin with. Each is head.lua, queue.lua, the function `verb` of its own file,
--- and tail.lua, which calls it for each lock.
+-- What all scripts begin with. Each is head.lua, the file of its verb with queue.lua in it, and
+-- tail.lua, which calls the function `verb` for each lock. What is usual is done, and returned,
+-- before any function is made: to make them takes longer than most runs.
 --
 -- KEYS: the counter, the tokens ahead of it, with a restart guard its marker; then all locks, their
 -- queues, and their entries. keys.go describes them. ARGV: '0', or the guard in ms and the
@@ -13,11 +14,8 @@ if ARGV[1] ~= '0' then
   guard, replicas = tonumber(guard), tonumber(replicas)
   shared = guard > 0 and 3 or 2
 end
+local answers, answered = {}, 0 -- by lock, and how many there are
+local failures = {} -- by lock, of those that were not answered
 local now, clock, ms -- the server's time: the answer to TIME, and it in µs and ms, once it is read
 local wrote = false -- whether something of the lock was changed
 local told = {} -- the notices
-
-local function readClock()
-  now = call('TIME')
-  clock, ms = now[1] * 1000000 + now[2], now[1] * 1000 + math.floor(now[2] / 1000)
-end

@@ -1,4 +1,6 @@
 -- Answers {places, the holds and keeps}.
+-- include queue.lua
+
 local function verb(lock, queue, entries)
   local s = load(lock, queue, entries)
   s:settle()

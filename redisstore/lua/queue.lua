@@ -9,13 +9,12 @@ local function newRule()
   Q.__index = Q
   local unlimited = 2147483647
   local dropping, admitting, bar = 2000, 200, nil -- how many places this run may still drop, and admit
-  if not now then
-    readClock()
-  end
   local refusal = redis.pcall('ZREM', KEYS[2], '') -- It changes nothing. What a replica says may be old.
   if type(refusal) == 'table' and string.find(refusal.err, 'READONLY ', 1, true) then
     error(refusal, 0)
   end
+  now = now or call('TIME')
+  clock, ms = now[1] * 1000000 + now[2], now[1] * 1000 + math.floor(now[2] / 1000)
 
   local function write(...)
     local reply = call(...)
@@ -84,7 +83,9 @@ local function newRule()
   -- drop ends all holds of the lock.
   function Q:drop()
     write('DEL', self.lock)
-    call('ZREMRANGEBYSCORE', self.queue, '-inf', 0)
+    if self.counts then
+      call('ZREMRANGEBYSCORE', self.queue, '-inf', 0)
+    end
     self.n, self.least, self.hold, self.counts, self.foreign = 0, unlimited, nil, nil, nil
   end
 

@@ -1,46 +1,47 @@
 -- Ends entries. What all have in common: how many ms to keep the name, or 0. Of each: owner. Answers
 -- 1 if there was an entry, else 0.
+local alone = common == '0' and call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
+for i = 1, locks do
+  local lock, owner = KEYS[shared + i], ARGV[4 + i]
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'string' and sub(value, 1, #owner + 1) == owner .. '\n' and
+    (alone or common == '0' and call('EXISTS', KEYS[shared + locks + i]) == 0) and redis.pcall('DEL', lock) == 1 then
+    answers[i], answered = 1, answered + 1
+  end
+end
+if answered == locks then
+  return answers
+end
+
+-- include queue.lua
+
 local keep = tonumber(common)
-local alone = keep == 0 and call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
 
 local function verb(lock, queue, entries, owner)
-  local s
-  local value = redis.pcall('GET', lock)
-  local holds = type(value) == 'string' and sub(value, 1, #owner + 1) == owner .. '\n'
-  if not holds or not alone and (keep > 0 or call('EXISTS', queue) == 1) then
-    s = load(lock, queue, entries)
-    local kept = 'released:' .. redis.sha1hex(owner)
-    if not holds then
-      s:settle(owner)
+  local s = load(lock, queue, entries)
+  s:settle(owner)
+  local e = s:entryOf(owner) or s:entryOf('released:' .. redis.sha1hex(owner))
+  if not e or e.kind == 'k' and keep == 0 then
+    return 0
+  elseif e.kind ~= 'p' and keep > 0 then
+    e.kind, e.ends = 'k', ms + keep
+    if e == s.hold then
+      e.owner = 'released:' .. redis.sha1hex(owner)
+      s:setHold(e)
+    else
+      s:put(e)
+      call('ZADD', queue, format('%d', -e.ends), owner)
+      s:save()
     end
-    local e = s:entryOf(owner) or s:entryOf(kept)
-    if not e or e.kind == 'k' and keep == 0 then
-      return 0
-    elseif e.kind ~= 'p' and keep > 0 then
-      e.kind, e.ends = 'k', ms + keep
-      if e == s.hold then
-        e.owner = kept
-        s:setHold(e)
-      else
-        s:put(e)
-        call('ZADD', queue, format('%d', -e.ends), owner)
-        s:save()
-      end
-      return 1
-    elseif e ~= s.hold then
-      s:forget(owner, e)
-      if e.kind == 'h' then
-        s:save()
-      end
-      s:settle()
-      return keep == 0 and 1 or 0
-    end
-  end
-  if s then
+    return 1
+  elseif e == s.hold then
     s:drop()
-    s:settle()
   else
-    call('DEL', lock)
+    s:forget(owner, e)
+    if e.kind == 'h' then
+      s:save()
+    end
   end
-  return 1
+  s:settle()
+  return keep == 0 and 1 or 0
 end

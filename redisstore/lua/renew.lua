@@ -2,6 +2,8 @@
 -- of the client is another than that of Acquire after an Adopt. Answers {what it is, token}.
 local ttl = tonumber(common)
 
+-- include queue.lua
+
 local function verb(lock, queue, entries, owner, token)
   local value = redis.pcall('GET', lock)
   if type(value) ~= 'string' or sub(value, 1, #owner + 1) ~= owner .. '\n' then

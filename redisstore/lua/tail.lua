@@ -1,11 +1,15 @@
--- What all scripts end with: the verb for each lock, with its keys and arguments; then the notices. A failure concerns one lock. Its answer is {'failed', 1 if
--- something was changed, why}. That of a replica, which changes nothing, is the answer of the
+-- What all scripts end with: the verb for each lock without an answer, with its keys and arguments;
+-- then the notices. A failure concerns one lock. Its answer is {'failed', 1 if something was
+-- changed, why}. That of a replica, which changes nothing, is the answer of the
 -- script: so the client drops a connection that has stayed at a master that is one no more.
-local answers, args = {}, (#ARGV - 4) / locks
+local args = (#ARGV - 4) / locks
 for i = 1, locks do
   local k = shared + i
   wrote = false
-  local done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 5 + args * (i - 1), 4 + args * i))
+  local done, answer = not failures[i], answers[i] or failures[i]
+  if answer == nil then
+    done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 5 + args * (i - 1), 4 + args * i))
+  end
   if not done then
     local why = type(answer) == 'table' and answer.err or tostring(answer)
     if string.find(why, 'READONLY ', 1, true) then
