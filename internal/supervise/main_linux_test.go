@@ -49,12 +49,10 @@ type scenario struct {
 	Tag       string // marks the processes of the command
 	TTL       time.Duration
 	NoRenew   bool
-	Ignore    bool // never mind the lease
 	KillAfter time.Duration
 	Wait      bool // wait for a lease that never comes
 	LoseAt    time.Duration
 	Hang      bool // when the first renewal is due
-	Say       string
 	Report    string
 	Hold      string
 	Pin       bool // pin what is held
@@ -64,7 +62,6 @@ type scenario struct {
 // An outcome is what a supervisor found when Run had returned.
 type outcome struct {
 	Result    Result
-	Err       string
 	Survivors []string
 	Left      time.Duration // until the lease ends
 }
@@ -102,16 +99,12 @@ func (sc *scenario) superviseBody(sup *Supervisor) int {
 	if sc.Terms > 0 {
 		return sc.runTerms(sup)
 	}
-	fmt.Fprint(sup, sc.Say)
 	lease := newLease(sc, sup)
 	cmd := &Command{
 		Path:      sc.Args[0],
 		Args:      sc.Args,
 		Env:       append(os.Environ(), tagEnv+"="+sc.Tag),
 		KillAfter: sc.KillAfter,
-	}
-	if sc.Ignore {
-		cmd.OnLost = Ignore
 	}
 	if sc.Hold != "" {
 		f, err := os.OpenFile(sc.Hold, os.O_RDWR, 0)
@@ -130,7 +123,7 @@ func (sc *scenario) superviseBody(sup *Supervisor) int {
 	v := outcome{Result: result, Left: time.Until(lease.Deadline())}
 	v.Survivors = taggedProcesses(sc.Tag)
 	if err != nil {
-		v.Err = err.Error()
+		panic(err)
 	}
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -28,29 +28,6 @@ while :; do sleep 1000; done
 
 const stubbornLines = 4
 
-func TestExitCode(t *testing.T) {
-	for script, want := range map[string]int{
-		"exit 0": 0, "exit 1": 1, "exit 77": 77, "exit 255": 255,
-		"kill -KILL $$": 128 + 9, "kill -TERM $$": 128 + 15, "kill -INT $$": 128 + 2,
-	} {
-		r := startRun(t, scenario{Args: shellArgs(script)})
-		if got := r.exitCode(); got != want {
-			t.Errorf("%s: exit code %d, want %d", script, got, want)
-		}
-		if v := r.outcome(); v.Result.Stopped {
-			t.Errorf("%s: %+v", script, v.Result)
-		}
-	}
-}
-
-func TestCommandThatCannotBeStarted(t *testing.T) {
-	r := startRun(t, scenario{Args: []string{"/nonexistent"}})
-	r.exitCode()
-	if v := r.outcome(); v.Err != unix.ENOENT.Error() {
-		t.Errorf("error %q", v.Err)
-	}
-}
-
 // The command has the standard files and all other descriptors that the parent was given, under
 // their numbers, none of ours, and the environment as it was.
 func TestInheritance(t *testing.T) {
@@ -131,18 +108,6 @@ func (r *testRun) waitState(pid, want string) {
 	r.t.Fatalf("process %s is not in state %s: %s", pid, want, stat)
 }
 
-func TestSignalWhileWaiting(t *testing.T) {
-	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
-		r := startRun(t, scenario{Wait: true})
-		r.readLines(1)
-		r.sendSignal(sig)
-		if code := r.exitCode(); code != -int(sig) {
-			t.Errorf("%v: exit code %d", sig, code)
-		}
-		r.waitFor(r.allExited(), "the end of the supervisor")
-	}
-}
-
 func TestWhatIsLeftBehindEnds(t *testing.T) {
 	r := startRun(t, scenario{Args: shellArgs(`
 		there=` + t.TempDir() + `
@@ -163,15 +128,6 @@ func TestWhatIsLeftBehindMayFinish(t *testing.T) {
 		t.Error(got)
 	}
 	r.outcome()
-}
-
-func TestParentKilled(t *testing.T) {
-	r := startRun(t, scenario{Args: stubborn})
-	r.readLines(stubbornLines)
-	r.sendSignal(unix.SIGKILL)
-	if v := r.outcome(); !v.Result.Abandoned {
-		t.Errorf("%+v", v.Result)
-	}
 }
 
 func TestSupervisorKilled(t *testing.T) {
@@ -301,17 +257,6 @@ func TestSIGTERMReachesEveryProcess(t *testing.T) {
 	r.outcome()
 }
 
-func TestLeaseIgnored(t *testing.T) {
-	t.Parallel()
-	r := startRun(t, scenario{Args: shellArgs("sleep 2; exit 3"), TTL: time.Second, NoRenew: true, Ignore: true})
-	if code := r.exitCode(); code != 3 {
-		t.Errorf("exit code %d", code)
-	}
-	if v := r.outcome(); v.Result.Stopped {
-		t.Errorf("%+v", v.Result)
-	}
-}
-
 // A process that escapes by ever new processes, each in a session of its own, and processes
 // that fork as fast as they can, are caught all the same.
 func TestForkStorm(t *testing.T) {
@@ -331,14 +276,5 @@ func TestForkStorm(t *testing.T) {
 			r.sendSignal(unix.SIGKILL)
 			r.outcome()
 		})
-	}
-}
-
-// What the supervisor writes is written by the parent.
-func TestMessages(t *testing.T) {
-	r := startRun(t, scenario{Say: "hello", Args: shellArgs("exit 0")})
-	r.exitCode()
-	if text, err := io.ReadAll(r.out); err != nil || string(text) != "hello" {
-		t.Errorf("%q, %v", text, err)
 	}
 }

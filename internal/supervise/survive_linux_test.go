@@ -66,19 +66,6 @@ func TestSupervisorKilledWithPinnedFile(t *testing.T) {
 	r.mustHaveNoSurvivors()
 }
 
-// The parent reports when the supervisor failed.
-func TestFailureIsReported(t *testing.T) {
-	r := startRun(t, scenario{Args: shellArgs("echo ready >&4; sleep 1000")})
-	r.readLines(1)
-	if err := unix.Kill(r.supervisorPID(), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r.out)
-	if want := "parent: " + ErrDied.Error() + "\n"; err != nil || string(text) != want {
-		t.Errorf("%q, %v", text, err)
-	}
-}
-
 // What hides in /proc, since it is not dumpable and /proc is mounted with hidepid=2,
 // is killed all the same. What is not ours to kill is reported, and waited for at
 // little cost.
