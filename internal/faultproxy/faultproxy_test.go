@@ -108,51 +108,6 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
-	p, e := setUp(t)
-	for _, way := range []Direction{Up, Down} {
-		conn := dial(t, p)
-		p.Hold(way)
-		silent(t, conn, "hello")
-		if got := e.got.Load(); way == Up && got != 0 {
-			t.Errorf("%d bytes reached the server through a proxy that holds", got)
-		}
-		p.Pass(way)
-		if err := ask(conn, "hello", "", bound); err != nil {
-			t.Errorf("after the proxy has let pass what it held: %v", err)
-		}
-	}
-}
-
-// The connections on which a request matched are held without the others.
-func TestMark(t *testing.T) {
-	p, _ := setUp(t)
-	p.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("listen")) })
-	plain, marked := dial(t, p), dial(t, p)
-	for _, way := range []Direction{Up, Down} {
-		p.HoldMarked(way)
-		answers(t, plain)
-		silent(t, marked, "listen")
-		p.PassMarked(way)
-		if err := ask(marked, "listen", "", bound); err != nil {
-			t.Error("what was held does not come:", err)
-		}
-	}
-}
-
-// New connections lead to the new target.
-func TestSetTarget(t *testing.T) {
-	p, first := setUp(t)
-	second := startEcho(t)
-	before := dial(t, p)
-	answers(t, before)
-	p.SetTarget(second.addr)
-	answers(t, before, dial(t, p))
-	if first.got.Load() != 10 || second.got.Load() != 5 {
-		t.Errorf("%d bytes to the first target and %d to the second", first.got.Load(), second.got.Load())
-	}
-}
-
 func TestLoss(t *testing.T) {
 	match := func(request []byte) bool { return bytes.Contains(request, []byte("lost")) }
 	for name, test := range map[string]struct {

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -255,26 +254,4 @@ func TestSIGTERMReachesEveryProcess(t *testing.T) {
 		t.Error(got)
 	}
 	r.outcome()
-}
-
-// A process that escapes by ever new processes, each in a session of its own, and processes
-// that fork as fast as they can, are caught all the same.
-func TestForkStorm(t *testing.T) {
-	hop := t.TempDir() + "/hop"
-	if err := os.WriteFile(hop, []byte(`/bin/sh "$0" &`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, script := range map[string]string{
-		"runner": `setsid sh ` + hop + ` & echo ready >&4; sleep 1000`,
-		"swarm": `for i in 1 2 3 4 5 6 7 8; do (while :; do (:) & done) & done
-			for i in 1 2 3 4; do setsid sh -c 'while :; do (sleep 1) & wait; done' & done
-			echo ready >&4; sleep 1000`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := startRun(t, scenario{Args: shellArgs(script)})
-			r.readLines(1)
-			r.sendSignal(unix.SIGKILL)
-			r.outcome()
-		})
-	}
 }
