@@ -28,7 +28,7 @@ const (
 	// old.
 	lockTimeout = 10 * time.Second
 
-	// lookInterval is how often an idle connection is looked at, for lookTime.
+	// lookInterval is how often an idle connection is looked at. What it has is read for lookTime.
 	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
 
@@ -260,7 +260,7 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 
 // look reads what the server has sent on its own account, such as that the session has ended.
 func (s *session) look() {
-	if s.conn == nil {
+	if s.conn == nil || !hasInput(transport(s.conn)) {
 		return
 	}
 	raw := s.conn.PgConn().Conn()
