@@ -106,7 +106,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			found := make([]driver.Entry, len(of))
 			err := s.update(ctx, name, func(q *queue, now time.Duration) error {
 				for i, n := range of {
-					found[i], _ = q.Renew(reqs[n].Owner, reqs[n].Token, reqs[n].TTL, now)
+					found[i] = q.renew(reqs[n], now)
 				}
 				return nil
 			})

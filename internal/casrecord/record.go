@@ -92,6 +92,18 @@ func (s *sighting) queue() *queue {
 	return q
 }
 
+// renew prolongs an entry. It is written also if its end stays as it is for this store: another one
+// may have seen the entry sooner, and expect an earlier end.
+func (q *queue) renew(req driver.RenewRequest, now time.Duration) driver.Entry {
+	own, _ := q.Renew(req.Owner, req.Token, req.TTL, now)
+	for _, e := range q.Entries() {
+		if e.Token == own.Token {
+			e.Data.until = 0
+		}
+	}
+	return own
+}
+
 // record returns the record of the queue, and whether it differs from the one before.
 func (q *queue) record(before record, now time.Duration) (rec record, changed bool) {
 	rec = record{Format: format, Name: before.Name, Writes: before.Writes + 1, Last: q.counter.Last}

@@ -1,0 +1,427 @@
+package casrecord
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The model searches all histories of a few clients of one name. Their requests are slow, lost, or
+// served after they were given up. Records, sightings and the rule are those of the package. The
+// model has the order of Store.update: read unless the record is known, apply the verb, write if the
+// version is the same.
+//
+// Time passes in steps and has no end: all times are relative to now, and those that are past are
+// alike. No client has a clock that another could read.
+const (
+	modelTTL    = 2 // steps, of an entry
+	modelBelief = 1 // how long after its sending a client relies on an answer
+	maxClients  = 3
+)
+
+type broken int
+
+const (
+	anyVersion broken = iota + 1
+	sameContent
+	sightKept
+	sightAtRequest
+	cachedAnswer
+	unwrittenGrant
+	tokenDropped
+	readRevives
+	unwrittenRenewal
+)
+
+// brokenModels leave out one rule each.
+var brokenModels = map[broken]string{
+	anyVersion:       "a write does not look at the version",
+	sameContent:      "the content of an object recurs",
+	sightKept:        "a renewal leaves the end where it was",
+	sightAtRequest:   "an end is counted from the request of the read",
+	cachedAnswer:     "a renewal is answered from what was read once",
+	unwrittenGrant:   "a grant counts before its write",
+	tokenDropped:     "the record of a free name forgets its token",
+	readRevives:      "a renewal that has expired for others is written over them",
+	unwrittenRenewal: "a renewal that moves no end for its own store is not written",
+}
+
+type phase uint8
+
+const (
+	idle    phase = iota
+	reading       // the request to read is on its way
+	read          // and so is its reply
+	writing       // the request to write is on its way
+	written       // and so is its reply
+)
+
+type verb uint8
+
+const (
+	acquire verb = iota
+	renew
+	release
+)
+
+// A client is comparable, as all of a world is: worlds are the keys of a map. A value is the number
+// of a content.
+type client struct {
+	phase   phase
+	verb    verb
+	sent    int8 // when the verb began
+	asked   int8 // when the read was requested
+	tries   int8 // how many verbs it may still begin
+	owner   int8 // of its latest acquisition, 0 if it has none
+	ending  bool // it has begun to release
+	until   int8 // it relies on its lock until then
+	token   int64
+	value   int // of a read or a write that is under way
+	version int // that the write is to replace
+	changed bool
+	answer  driver.Entry
+
+	known bool
+	seen  int // the content that it has seen
+	ends  [4]struct {
+		token, renewals int64
+		at              int8
+	}
+}
+
+type world struct {
+	faults, gains int8
+	object        int // the content, which is the version as well
+	late          [2]struct{ value, version int }
+	clients       [maxClients]client
+	token         int64 // the greatest that a client has relied on
+}
+
+type search struct {
+	broken  broken
+	clients int
+	values  []string // by number; the first is that there is no object
+	numbers map[string]int
+	worlds  map[world]struct{}
+	todo    []world
+	fault   string
+}
+
+func (s *search) load(value int) record {
+	rec := record{Format: format, Name: "n"}
+	if value != 0 {
+		if err := json.Unmarshal([]byte(s.values[value]), &rec); err != nil {
+			panic(err)
+		}
+	}
+	return rec
+}
+
+func (s *search) number(rec record) int {
+	value, err := json.Marshal(rec)
+	if err != nil {
+		panic(err)
+	}
+	n, ok := s.numbers[string(value)]
+	if !ok {
+		n = len(s.values)
+		s.values, s.numbers[string(value)] = append(s.values, string(value)), n
+	}
+	return n
+}
+
+func (c *client) sighting(rec record) *sighting {
+	s := &sighting{record: rec, ends: map[int64]end{}}
+	for _, e := range c.ends {
+		if e.token != 0 {
+			s.ends[e.token] = end{e.renewals, time.Duration(e.at)}
+		}
+	}
+	return s
+}
+
+// see is the sight of a content.
+func (s *search) see(c *client, value int, now int8) {
+	rec := s.load(value)
+	sight := c.sighting(rec)
+	if s.broken == sightKept {
+		for _, e := range rec.Entries {
+			if old, ok := sight.ends[e.Token]; ok {
+				sight.ends[e.Token] = end{e.Renewals, old.at}
+			}
+		}
+	}
+	sight.see(rec, "", time.Duration(now))
+	c.known, c.seen = true, value
+	clear(c.ends[:])
+	for i, e := range rec.Entries {
+		c.ends[i].token, c.ends[i].renewals = e.Token, e.Renewals
+		c.ends[i].at = int8(max(sight.ends[e.Token].at, 0))
+	}
+}
+
+// apply carries out the verb, and reports whether there is something to write.
+func (s *search) apply(c *client) bool {
+	sight := c.sighting(s.load(c.seen))
+	q := sight.queue()
+	owner := fmt.Sprint(c.owner)
+	switch c.verb {
+	case acquire:
+		req := driver.Request{Name: "n", Owner: owner, TTL: modelTTL, Place: modelTTL}
+		own, _, err := q.Acquire(&req, data{}, 0, &q.counter)
+		if err != nil {
+			own = driver.Entry{}
+		}
+		c.answer = own
+	case renew:
+		if req := (driver.RenewRequest{Owner: owner, TTL: modelTTL}); s.broken == unwrittenRenewal {
+			c.answer, _ = q.Renew(owner, 0, modelTTL, 0)
+		} else {
+			c.answer = q.renew(req, 0)
+		}
+	case release:
+		q.Release(owner, 0, 0)
+		c.answer = driver.Entry{State: driver.Lost}
+	}
+	next, changed := q.record(sight.record, 0)
+	switch {
+	case s.broken == sameContent:
+		next.Writes = 0
+		for i := range next.Entries {
+			next.Entries[i].Renewals %= 2
+		}
+	case s.broken == tokenDropped && len(next.Entries) == 0:
+		next.Last = 0
+	}
+	if changed {
+		c.value, c.version = s.number(next), c.seen
+	}
+	return changed
+}
+
+// begin sends the next request of a verb: to read, or to write. What changes nothing is answered
+// from a record that was read during the verb.
+func (s *search) begin(w world, i int, current bool) {
+	c := &w.clients[i]
+	if !c.known {
+		c.phase, c.asked = reading, 0
+		s.reach(w)
+		return
+	}
+	switch changed := s.apply(c); {
+	case s.broken == cachedAnswer && c.verb == renew && c.answer.State == driver.Held && !current:
+		s.note(&w, i)
+	case changed:
+		c.phase = writing
+		if s.broken == unwrittenGrant && c.verb == acquire {
+			s.note(&w, i)
+			w.clients[i].phase = writing
+		}
+	case current:
+		s.note(&w, i)
+	default:
+		c.known, c.phase, c.asked = false, reading, 0
+	}
+	s.reach(w)
+}
+
+// note is what a client makes of an answer.
+func (s *search) note(w *world, i int) {
+	c := &w.clients[i]
+	c.phase = idle
+	switch {
+	case c.answer.State == driver.Lost:
+		c.owner, c.ending, c.until, c.token = 0, false, 0, 0
+	case c.answer.State == driver.Held && c.sent+modelBelief > 0:
+		if c.token == 0 && c.answer.Token <= w.token {
+			s.fault = "a token does not rise"
+		}
+		c.until, c.token = max(c.until, c.sent+modelBelief), c.answer.Token
+		w.token = max(w.token, c.token)
+	}
+}
+
+// write is the arrival of a write.
+func (s *search) write(w *world, value, version int) bool {
+	ok := w.object == version || s.broken == anyVersion
+	if s.broken == readRevives && !ok { // The entry of the writer is put into what is there.
+		was, is := s.load(value), s.load(w.object)
+		ok = len(was.Entries) > 0 && len(is.Entries) > 0 && was.Entries[0].Token < is.Entries[0].Token
+	}
+	if ok {
+		w.object = value
+	}
+	return ok
+}
+
+func (s *search) reach(w world) {
+	holders := 0
+	for i := range w.clients {
+		c := &w.clients[i]
+		if c.until > 0 {
+			holders++
+		}
+		if c.phase == idle {
+			c.verb, c.sent, c.asked, c.value, c.version, c.changed, c.answer = 0, 0, 0, 0, 0, false, driver.Entry{}
+		}
+		if !c.known {
+			c.seen = 0
+		}
+		if s.broken != sightAtRequest || c.phase != reading && c.phase != read {
+			c.asked = 0
+		}
+	}
+	if holders > 1 {
+		s.fault = "two clients rely on the lock"
+	}
+	if _, ok := s.worlds[w]; !ok {
+		s.worlds[w] = struct{}{}
+		s.todo = append(s.todo, w)
+	}
+}
+
+// pass lets time pass for a client, which has a clock of its own.
+func (c *client) pass(clock bool) {
+	for i := range c.ends {
+		if c.ends[i].token != 0 {
+			c.ends[i].at = max(c.ends[i].at-1, 0)
+		}
+	}
+	if clock {
+		return
+	}
+	c.sent, c.until, c.asked = max(c.sent-1, -modelBelief), max(c.until-1, 0), max(c.asked-1, -modelTTL)
+}
+
+func (s *search) expand(w world) {
+	next := w
+	for i := range next.clients {
+		next.clients[i].pass(false)
+	}
+	s.reach(next)
+	for i, l := range w.late {
+		if l.value != 0 {
+			next := w
+			next.late[i].value, next.late[i].version = 0, 0
+			s.write(&next, l.value, l.version)
+			s.reach(next)
+		}
+	}
+	for i := range s.clients {
+		if w.gains > 0 {
+			next := w
+			next.gains--
+			next.clients[i].pass(true)
+			s.reach(next)
+		}
+		next := w
+		c := &next.clients[i]
+		switch c.phase {
+		case idle:
+			if c.tries == 0 {
+				continue
+			}
+			c.tries--
+			c.sent = 0
+			if c.owner == 0 {
+				c.verb, c.owner = acquire, int8(10*(i+1))+c.tries
+				s.begin(next, i, false)
+				continue
+			}
+			if c.verb = renew; !c.ending {
+				s.begin(next, i, false)
+			}
+			c.verb, c.ending, c.until, c.token = release, true, 0, 0 // It relies on nothing from here on.
+			s.begin(next, i, false)
+		case reading:
+			s.giveUp(w, i)
+			c.phase, c.value = read, w.object
+			s.reach(next)
+		case read:
+			now := int8(0)
+			if s.broken == sightAtRequest {
+				now = c.asked
+			}
+			s.see(c, c.value, now)
+			s.begin(next, i, true)
+		case writing:
+			s.giveUp(w, i)
+			c.phase, c.changed = written, !s.write(&next, c.value, c.version)
+			s.reach(next)
+		case written:
+			s.giveUp(w, i)
+			if c.changed {
+				c.known = false
+				s.begin(next, i, false)
+				continue
+			}
+			s.see(c, c.value, 0)
+			s.note(&next, i)
+			s.reach(next)
+		}
+	}
+}
+
+// giveUp is the end of a client's waiting for a reply. A write that is on its way may arrive later.
+func (s *search) giveUp(w world, i int) {
+	if w.faults == 0 {
+		return
+	}
+	w.faults--
+	c := w.clients[i]
+	w.clients[i].phase, w.clients[i].known = idle, false
+	s.reach(w)
+	if c.phase == writing {
+		w.late[w.faults].value, w.late[w.faults].version = c.value, c.version
+		s.reach(w)
+	}
+}
+
+func explore(b broken, clients, tries, faults, gains int) *search {
+	w := world{faults: int8(faults), gains: int8(gains)}
+	for i := range clients {
+		w.clients[i].tries = int8(tries)
+	}
+	s := &search{
+		broken: b, clients: clients, values: []string{""}, numbers: map[string]int{}, worlds: map[world]struct{}{},
+	}
+	s.reach(w)
+	for len(s.todo) > 0 && s.fault == "" {
+		w := s.todo[0]
+		s.todo = s.todo[1:]
+		s.expand(w)
+	}
+	return s
+}
+
+// In every history at most one client relies on the lock, and tokens rise.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	bounds := [][4]int{{2, 2, 1, 0}, {2, 2, 0, 1}, {3, 1, 1, 0}}
+	if os.Getenv("TEST_WHOLE") != "" {
+		bounds = append(bounds, [][4]int{{2, 2, 1, 1}, {3, 1, 1, 1}, {2, 3, 0, 0}, {3, 2, 0, 0}}...)
+	}
+	for _, b := range bounds {
+		s := explore(0, b[0], b[1], b[2], b[3])
+		t.Logf("%d clients of %d verbs, %d faults, %d seconds gained: %d states", b[0], b[1], b[2], b[3], len(s.worlds))
+		if s.fault != "" {
+			t.Error(s.fault)
+		}
+	}
+}
+
+// The model finds a history in which something goes wrong once a rule is left out.
+func TestBrokenModels(t *testing.T) {
+	t.Parallel()
+	for b, what := range brokenModels {
+		s := explore(b, 2, 3, 0, 0)
+		t.Logf("%s: %s after %d states", what, s.fault, len(s.worlds))
+		if s.fault == "" {
+			t.Errorf("%s: nothing goes wrong", what)
+		}
+	}
+}
