@@ -5,8 +5,9 @@ now = call('TIME')
 clock = now[1] * 1000000 + now[2]
 local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and ARGV[1] == '0' -- A lock that has nothing can be granted at once.
-local allFree = plain and call('EXISTS', unpack(KEYS, 2, shared + 2 * locks)) == 0 -- as nearly always
-local nextToken, lastToken, tokensAhead = 1, 0, false
+-- That none of the run has anything, nor any token ahead, is usual, but not after floors.
+local allFree = plain and ARGV[6] == '0' and call('EXISTS', unpack(KEYS, 2, shared + 2 * locks)) == 0
+local nextToken, lastToken, tokensAhead = 1, 0, not allFree
 
 -- makeToken returns a token, or an answer. The first tokens of a run raise the counter for all of
 -- it, and to the clock if that is a millisecond ahead. A token that the counter has not reached is
@@ -24,7 +25,6 @@ local function makeToken(lock, floor)
       call('SET', KEYS[1], format('%d', lastToken))
     end
     token = lastToken - tokens * locks + 1
-    tokensAhead = not allFree and call('EXISTS', ahead) == 1
     if tokensAhead then
       call('ZREMRANGEBYSCORE', ahead, '-inf', format('(%d', token))
     end

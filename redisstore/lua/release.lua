@@ -5,7 +5,7 @@ for i = 1, locks do
   local lock, owner = KEYS[shared + i], ARGV[4 + i]
   local value = redis.pcall('GET', lock)
   if type(value) == 'string' and sub(value, 1, #owner + 1) == owner .. '\n' and
-    (alone or common == '0' and call('EXISTS', KEYS[shared + locks + i]) == 0) and redis.pcall('DEL', lock) == 1 then
+    (alone or locks > 1 and common == '0' and call('EXISTS', KEYS[shared + locks + i]) == 0) and redis.pcall('DEL', lock) == 1 then
     answers[i], answered = 1, answered + 1
   end
 end
