@@ -114,11 +114,9 @@ func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 		return driver.Guarantees{}, err
 	}
 	defer client.Close()
-	if can := client.Guarantees(); o.Limit > 1 && !can.Limits {
-		return can, fmt.Errorf("%w: the store has no locks with a limit", holdfast.ErrUnsupported)
-	}
-	if o.Shared && !o.sharedIsSupported(ctx, client) {
-		return client.Guarantees(), fmt.Errorf("%w: the store has no shared locks", holdfast.ErrUnsupported)
+	can := client.Guarantees()
+	if (o.Shared || o.Limit > 1) && !can.Limits {
+		return can, fmt.Errorf("%w: the store has no shared locks and none with a limit", holdfast.ErrUnsupported)
 	}
 	for _, name := range o.lockNames() {
 		err := untilAvailable(ctx, func() error {
@@ -131,16 +129,7 @@ func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 			return driver.Guarantees{}, err
 		}
 	}
-	return client.Guarantees(), nil
-}
-
-// sharedIsSupported reports whether the store has shared locks, which no guarantee tells.
-func (o *Options) sharedIsSupported(ctx context.Context, client *holdfast.Client) bool {
-	lock, err := client.TryAcquire(ctx, o.lockNames()[0], &holdfast.Options{Shared: true})
-	if err == nil {
-		err = lock.Release()
-	}
-	return !errors.Is(err, holdfast.ErrUnsupported)
+	return can, nil
 }
 
 func (o *Options) lockNames() []string {

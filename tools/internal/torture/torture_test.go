@@ -155,13 +155,6 @@ func TestStoreDoesNotShare(t *testing.T) {
 // plain is a store of exclusive locks.
 type plain struct{ driver.Store }
 
-func (p plain) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if req.Limit > 1 {
-		return driver.Result{}, holdfast.ErrUnsupported
-	}
-	return p.Store.Acquire(ctx, req)
-}
-
 func (p plain) Guarantees() driver.Guarantees {
 	g := p.Store.Guarantees()
 	g.Limits, g.Queue = false, false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // A redisPair is a Redis with a replica, at one address, which leads to the master, as that of a
@@ -41,12 +42,9 @@ func (t *Testbed) startRedisWithReplica(ttl time.Duration) error {
 func (p *redisPair) replicate() {
 	host, port, _ := net.SplitHostPort(p.replication.Addr()) // it is one
 	p.replica.Do("REPLICAOF", host, port)
-	for started := time.Now(); !strings.Contains(p.replica.Do("INFO", "replication"), "master_link_status:up"); {
-		if time.Since(started) > time.Minute {
-			p.host.Fatal("the replica has no data after a minute")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	storecheck.Eventually(p.host, "replica with data", func() bool {
+		return strings.Contains(p.replica.Do("INFO", "replication"), "master_link_status:up")
+	})
 }
 
 // failover kills the master and puts the replica in its place, which lacks the changes of the last
