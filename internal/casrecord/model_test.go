@@ -1,7 +1,6 @@
 package casrecord
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -104,32 +103,20 @@ type world struct {
 type search struct {
 	broken  broken
 	clients int
-	values  []string // by number; the first is that there is no object
+	values  []record // by number; the first is that there is no object
 	numbers map[string]int
 	worlds  map[world]struct{}
 	todo    []world
 	fault   string
 }
 
-func (s *search) load(value int) record {
-	rec := record{Format: format, Name: "n"}
-	if value != 0 {
-		if err := json.Unmarshal([]byte(s.values[value]), &rec); err != nil {
-			panic(err)
-		}
-	}
-	return rec
-}
-
+// number returns the number of a content.
 func (s *search) number(rec record) int {
-	value, err := json.Marshal(rec)
-	if err != nil {
-		panic(err)
-	}
-	n, ok := s.numbers[string(value)]
+	key := fmt.Sprint(rec.Writes, rec.Last, rec.Entries)
+	n, ok := s.numbers[key]
 	if !ok {
 		n = len(s.values)
-		s.values, s.numbers[string(value)] = append(s.values, string(value)), n
+		s.values, s.numbers[key] = append(s.values, rec), n
 	}
 	return n
 }
@@ -146,7 +133,7 @@ func (c *client) sighting(rec record) *sighting {
 
 // see is the sight of a content.
 func (s *search) see(c *client, value int, now int8) {
-	rec := s.load(value)
+	rec := s.values[value]
 	sight := c.sighting(rec)
 	if s.broken == sightKept {
 		for _, e := range rec.Entries {
@@ -166,7 +153,7 @@ func (s *search) see(c *client, value int, now int8) {
 
 // apply carries out the verb, and reports whether there is something to write.
 func (s *search) apply(c *client) bool {
-	sight := c.sighting(s.load(c.seen))
+	sight := c.sighting(s.values[c.seen])
 	q := sight.queue()
 	owner := fmt.Sprint(c.owner)
 	switch c.verb {
@@ -249,7 +236,7 @@ func (s *search) note(w *world, i int) {
 func (s *search) write(w *world, value, version int) bool {
 	ok := w.object == version || s.broken == anyVersion
 	if s.broken == readRevives && !ok { // The entry of the writer is put into what is there.
-		was, is := s.load(value), s.load(w.object)
+		was, is := s.values[value], s.values[w.object]
 		ok = len(was.Entries) > 0 && len(is.Entries) > 0 && was.Entries[0].Token < is.Entries[0].Token
 	}
 	if ok {
@@ -387,7 +374,7 @@ func explore(b broken, clients, tries, faults, gains int) *search {
 		w.clients[i].tries = int8(tries)
 	}
 	s := &search{
-		broken: b, clients: clients, values: []string{""}, numbers: map[string]int{}, worlds: map[world]struct{}{},
+		broken: b, clients: clients, values: []record{{Format: format, Name: "n"}}, numbers: map[string]int{}, worlds: map[world]struct{}{},
 	}
 	s.reach(w)
 	for len(s.todo) > 0 && s.fault == "" {
