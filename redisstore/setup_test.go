@@ -23,9 +23,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bound is how long anything may take that must happen in the end.
-const bound = 20 * time.Second
-
 // open returns a store over a client of its own to an address.
 func open(t *testing.T, addr string, opts *Options) *Store {
 	t.Helper()
