@@ -30,8 +30,8 @@ tidy: ## Run "go mod tidy" in all modules
 	scripts/tidy
 
 .PHONY: build
-build: ## Build holdfast, and holdfast-etcd beside it, into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast ./etcdstore/cmd/holdfast-etcd
+build: ## Build holdfast, with holdfast-etcd and holdfast-s3 beside it, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o bin/ ./cmd/holdfast ./etcdstore/cmd/holdfast-etcd ./s3store/cmd/holdfast-s3
 
 .PHONY: packages
 packages: ## Make the packages of the release that is checked out, in dist/
@@ -52,8 +52,8 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store (for=1m: a minute)
-	cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd; do \
-		$(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
+	s3=$$(internal/servers/versitygw.sh) && cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd s3; do \
+		TEST_S3_SERVER=$$s3 $(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
 	done
 
 .PHONY: fuzz

@@ -51,10 +51,10 @@
 //
 // A store is opened by a URL with [Open], or made by its package and given to [New]: memstore (one
 // process, and tests), filestore (one host, without a server), redisstore, pgstore and
-// pgstore/advisory, etcdstore (a module of its own), and quorumstore (a majority of others; of
-// Redis servers it is Redlock). [Client.Guarantees] is what a store promises, and the package
-// comment of each lists what can go wrong. Package driver is the contract for others, package
-// drivertest its test.
+// pgstore/advisory, etcdstore and s3store (modules of their own), and quorumstore (a majority of
+// others; of Redis servers it is Redlock). [Client.Guarantees] is what a store promises, and the
+// package comment of each lists what can go wrong. Package driver is the contract for others,
+// package drivertest its test.
 //
 // Recipes are packages election, once (with adapters to schedulers), ratelimit and httplock.
 // Package lockui is a page of locks, and metrics/holdfastprom and metrics/holdfastotel make

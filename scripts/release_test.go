@@ -67,7 +67,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("a go.mod is not tidy (make tidy): %s", line)
 		}
 	}
-	for _, module := range []string{"etcdstore", "metrics/holdfastprom", "metrics/holdfastotel"} {
+	for _, module := range []string{"etcdstore", "s3store", "metrics/holdfastprom", "metrics/holdfastotel"} {
 		p.run("clone/"+module, "go mod download "+own) // checks that its go.sum has the checksum of the root
 	}
 
@@ -78,14 +78,14 @@ func TestRelease(t *testing.T) {
 	}
 	documented := strings.Join(commands, "\n") + "\n"
 	for _, command := range []string{
-		"go get " + own, "go get " + own + "/etcdstore", "go get " + own + "/metrics/holdfastprom", "go get " + own + "/metrics/holdfastotel",
-		"go install " + own + "/cmd/holdfast", "go install " + own + "/etcdstore/cmd/holdfast-etcd",
+		"go get " + own, "go get " + own + "/etcdstore", "go get " + own + "/s3store", "go get " + own + "/metrics/holdfastprom", "go get " + own + "/metrics/holdfastotel",
+		"go install " + own + "/cmd/holdfast", "go install " + own + "/etcdstore/cmd/holdfast-etcd", "go install " + own + "/s3store/cmd/holdfast-s3",
 	} {
 		if !strings.Contains(documented, command+"@latest\n") {
 			t.Errorf("%s@latest is in no document", command)
 		}
 	}
-	for program, version := range map[string]string{"holdfast": "holdfast v0.99.0 ", "holdfast-etcd": "holdfast v0.99.0 "} {
+	for program, version := range map[string]string{"holdfast": "holdfast v0.99.0 ", "holdfast-etcd": "holdfast v0.99.0 ", "holdfast-s3": "holdfast v0.99.0 "} {
 		if out := p.run("program", program+" version"); !strings.HasPrefix(out, version) {
 			t.Errorf("%s version: %s", program, out)
 		}
@@ -102,7 +102,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("without holdfast-etcd: %s", missing)
 	}
 
-	const libraries = own + "/etcdstore " + own + "/metrics/holdfastprom " + own + "/metrics/holdfastotel"
+	const libraries = own + "/etcdstore " + own + "/s3store " + own + "/metrics/holdfastprom " + own + "/metrics/holdfastotel"
 	p.write("program/main.go", "package main\n\nimport (\n\t_ \""+own+"/redisstore\"\n\t_ \""+own+"/pgstore\"\n\t_ \""+
 		strings.ReplaceAll(libraries, " ", "\"\n\t_ \"")+"\"\n)\n\nfunc main() {}\n")
 	p.run("program", "go mod tidy && go build .")
@@ -138,7 +138,7 @@ func documentedCommands(t *testing.T) []string {
 func (p place) renameInternal(folder string) {
 	p.t.Helper()
 	files := p.run(folder, `git mv internal later && mkdir internal && git mv later internal/later
-		git grep -l '"`+own+`/internal/' -- '*.go' ':!etcdstore' ':!metrics/*/*' ':!tools'`)
+		git grep -l '"`+own+`/internal/' -- '*.go' ':!etcdstore' ':!s3store' ':!metrics/*/*' ':!tools'`)
 	for file := range strings.Lines(files) {
 		file = filepath.Join(folder, strings.TrimSpace(file))
 		text, err := os.ReadFile(filepath.Join(p.dir, file))

@@ -15,12 +15,12 @@ func TestExtensions(t *testing.T) { runLocalScripts(t, "testdata/extension") }
 // ever.
 func TestExtensionIsExecutedOnce(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, etcdProgram), []byte("#!/bin/sh\necho executed\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, extensionPrefix+"etcd"), []byte("#!/bin/sh\necho executed\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
 	defer func(name string) { os.Args[0] = name }(os.Args[0])
-	os.Args[0] = "/usr/bin/" + etcdProgram
+	os.Args[0] = "/usr/bin/" + extensionPrefix + "etcd"
 	if err := (stores{"etcd://127.0.0.1:1"}).executeForStore(); err != nil {
 		t.Error(err)
 	}

@@ -28,15 +28,16 @@ func init() { logging.Disable() }
 type stores []string
 
 // checkURLs refuses a URL that is empty: with the default instead of it each host would lock alone.
-// It says how to install the program that has the store in etcd.
+// It says how to install the program that has a store in etcd or S3.
 func (s stores) checkURLs() error {
 	if slices.ContainsFunc(s, func(url string) bool { return strings.TrimSpace(url) == "" }) {
 		return usageError(errors.New("the URL of the store is empty, in --store or HOLDFAST_STORE: is a variable not set?"),
 			"a URL such as redis://host:6379, or file: for locks of this host alone")
 	}
-	if s.needEtcd() {
-		return usageError(errors.New("this program is without the store in etcd, and finds no "+etcdProgram+" beside it or on the PATH"),
-			"go install github.com/holdfast-go/holdfast/etcdstore/cmd/"+etcdProgram+"@latest")
+	if missing := s.missing(); missing != "" {
+		program := extensionPrefix + missing
+		return usageError(errors.New("this program is without the store in "+missing+", and finds no "+program+" beside it or on the PATH"),
+			"go install github.com/holdfast-go/holdfast/"+missing+"store/cmd/"+program+"@latest")
 	}
 	return nil
 }

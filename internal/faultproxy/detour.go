@@ -16,13 +16,23 @@ var defaultPorts = map[string]string{
 	"postgres+advisory": "5432",
 }
 
-// Detour starts a proxy to each server in the URL of a store, and returns them with a URL that
-// leads through them. If there is no such server, or the connection is encrypted, there are no
+// Detour starts a proxy to each server in the URL of a store, or to its endpoint, and returns them
+// with a URL that leads through them. If there is no such server, or the connection is encrypted, there are no
 // proxies and the URL is unchanged.
 func Detour(store string) (string, []*Proxy, error) {
 	u, err := url.Parse(store)
 	if err != nil {
 		return "", nil, errors.New("malformed URL of a store") // it may have a password
+	}
+	query := u.Query()
+	if endpoint, plain := strings.CutPrefix(query.Get("endpoint"), "http://"); plain {
+		p, err := Listen(endpoint)
+		if err != nil {
+			return "", nil, err
+		}
+		query.Set("endpoint", "http://"+p.Addr())
+		u.RawQuery = query.Encode()
+		return u.String(), []*Proxy{p}, nil
 	}
 	port, ok := defaultPorts[u.Scheme]
 	if !ok || u.Hostname() == "" {

@@ -27,7 +27,7 @@ class Holdfast < Formula
   end
 
   def install
-    bin.install "holdfast", "holdfast-etcd"
+    bin.install "holdfast", "holdfast-etcd", "holdfast-s3"
     man1.install Dir["man/*.1.gz"]
     bash_completion.install "completions/holdfast.bash" => "holdfast"
     fish_completion.install "completions/holdfast.fish"

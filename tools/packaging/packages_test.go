@@ -42,7 +42,7 @@ func shell(t *testing.T, script string, args ...string) string {
 func TestPackages(t *testing.T) {
 	t.Setenv("TARGETS", "linux/"+runtime.GOARCH)
 	root, here := t.TempDir(), filepath.Join(t.TempDir(), "clone")
-	shell(t, `cd ../.. && . scripts/ownmodules && copy_here "$1" && cd "$1" && chmod -R go= . && umask 077 && git tag v0.99.0 && git tag etcdstore/v0.99.0 && scripts/packages`, here)
+	shell(t, `cd ../.. && . scripts/ownmodules && copy_here "$1" && cd "$1" && chmod -R go= . && umask 077 && git tag v0.99.0 && git tag etcdstore/v0.99.0 && git tag s3store/v0.99.0 && scripts/packages`, here)
 	dist := filepath.Join(here, "dist")
 
 	t.Run("checksums", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestPackages(t *testing.T) {
 		if out != "deb is held\n" {
 			t.Errorf("holdfast of the package printed %q", out)
 		}
-		for _, program := range []string{"holdfast", "holdfast-etcd"} {
+		for _, program := range []string{"holdfast", "holdfast-etcd", "holdfast-s3"} {
 			if out := shell(t, `"$1/usr/bin/$2" version`, root, program); !strings.Contains(out, " v0.99.0 ") || strings.Contains(out, "changes") {
 				t.Errorf("%s is of version %q", program, out)
 			}

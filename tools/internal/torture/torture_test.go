@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	_ "github.com/holdfast-go/holdfast/redisstore"
+	_ "github.com/holdfast-go/holdfast/s3store"
 	"github.com/holdfast-go/holdfast/tools/internal/torture"
 	"github.com/holdfast-go/holdfast/tools/internal/torture/testbed"
 )

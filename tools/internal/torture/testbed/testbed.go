@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -47,12 +48,13 @@ var setupFuncs = map[string]func(t *Testbed, ttl time.Duration) error{
 	"redlock":           func(t *Testbed, ttl time.Duration) error { return t.startRedis(quorumNodes, ttl) },
 	"postgres":          func(t *Testbed, _ time.Duration) error { return t.startPostgres("") },
 	"etcd":              (*Testbed).startEtcd,
+	"s3":                (*Testbed).startS3,
 	"postgres-advisory": func(t *Testbed, _ time.Duration) error { return t.startPostgres("postgres+advisory") },
 }
 
 // Kinds returns the kinds that Start accepts.
 func Kinds() []string {
-	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd"}
+	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd", "s3"}
 }
 
 // Start starts the servers of a store of a kind, for locks with this TTL. They run until
@@ -121,6 +123,14 @@ func (t *Testbed) startEtcd(time.Duration) error {
 	t.Leader = func() int { return max(0, slices.IndexFunc(members, (*servers.Etcd).Leads)) }
 	t.Stores = []string{"etcd://" + strings.Join(servers.EtcdAddrs(members), ",")}
 	return nil
+}
+
+// startS3 starts a server of S3, and sets its credentials for this process and its children.
+func (t *Testbed) startS3(time.Duration) error {
+	s := servers.StartS3(&t.host)
+	t.addServer(s, nil)
+	t.Stores = []string{"s3://" + servers.S3Bucket + "?endpoint=http://" + s.Addr}
+	return errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", servers.S3User), os.Setenv("AWS_SECRET_ACCESS_KEY", servers.S3Password))
 }
 
 // addServer adds a server of package servers.

@@ -1,0 +1,63 @@
+//go:build unix
+
+package servers
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// The credentials of all S3 servers, and the bucket that each of them has.
+const (
+	S3User, S3Password = "holdfast", "secret-of-holdfast"
+	S3Bucket           = "locks"
+)
+
+// S3 is a versitygw, a server of S3 that keeps objects as files.
+type S3 struct {
+	*Process
+	Addr string // host:port
+}
+
+// S3Path returns the path of the server's program: the value of the environment variable
+// TEST_S3_SERVER, which versitygw.sh prints. If the variable is not set, it returns "", and
+// versitygw is found on the PATH.
+func S3Path() string { return os.Getenv("TEST_S3_SERVER") }
+
+// StartS3 starts a server with an empty bucket.
+func StartS3(tb TB) *S3 {
+	tb.Helper()
+	dir := tb.TempDir()
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(filepath.Join(data, S3Bucket), 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	s := &S3{Addr: fmt.Sprintf("127.0.0.1:%d", freePort(tb))}
+	s.Process = runServer(tb, serverSpec{
+		name: "versitygw", path: S3Path(), dir: dir, ready: s.health,
+		args: []string{
+			"--access", S3User, "--secret", S3Password, "--port", s.Addr, "--health", "/health", "--quiet", "--keep-alive",
+			"posix", data,
+		},
+	})
+	return s
+}
+
+// health returns nil if the server serves.
+func (s *S3) health() error {
+	client := http.Client{Timeout: 5 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + s.Addr + "/health")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the health of versitygw: %s", strings.ToLower(resp.Status))
+	}
+	return nil
+}
