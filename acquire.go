@@ -53,11 +53,8 @@ type acquireOp struct {
 	began   time.Duration
 
 	queue     *nameQueue
-	inLine    bool          // it waits behind the head of the queue
 	lease     *lease        // of the present attempt; nil in the line
-	block     int           // how many tokens the present attempt asks for
 	confirmed bool          // an answer has confirmed the hold for its whole TTL
-	resume    time.Duration // when the present attempt is sent
 	heldUntil time.Duration // the end of the hold in the way, as the store has told it; 0 if unknown
 	refusals  int           // how many attempts have found the lock held
 	pauses    int
@@ -97,22 +94,20 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 // new owner, until one of them has the lock.
 func (a *acquireOp) run(full string) error {
 	c := a.c
+	c.mu.Lock()
+	if err := a.enter(full); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	for sent := a.began; ; sent = c.clock.now() {
-		c.mu.Lock()
-		if a.lease == nil {
-			if err := a.enter(full); err != nil {
-				c.mu.Unlock()
-				return err
-			}
-		}
 		l := a.lease
 		if l == nil || a.ctx.Err() != nil || c.closed {
 			c.mu.Unlock()
 		} else {
-			a.block = a.tokensToRequest()
+			l.tokens.count = a.tokensToRequest()
 			req := driver.Request{
 				Name: full, Owner: l.owner, Holder: c.holder, TTL: a.options.TTL, Place: a.place, Limit: a.options.limit(),
-				Tokens: a.block, Detached: a.options.Detached, Metadata: a.options.Metadata,
+				Tokens: l.tokens.count, Detached: a.options.Detached, Metadata: a.options.Metadata,
 			}
 			l.state, l.busy, l.storeEnd = requesting, true, sent+a.options.TTL
 			l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
@@ -125,6 +120,7 @@ func (a *acquireOp) run(full string) error {
 		if err := a.await(); err != nil || a.lock != nil {
 			return err
 		}
+		c.mu.Lock()
 	}
 }
 
@@ -142,8 +138,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 	case err != nil:
 		pause := a.noteFailure(now, sent, err)
 		if driver.IsNotApplied(err) {
-			a.restart(l.state != requesting)
-			a.resume = now + pause
+			a.restart(l.state != requesting, now+pause)
 			return
 		}
 		l.storeEnd = now + a.options.TTL
@@ -168,8 +163,7 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 		if a.pauses++; res.Held.Remaining > 0 {
 			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 		}
-		a.restart(l.state != requesting)
-		a.resume = now + pause
+		a.restart(l.state != requesting, now+pause)
 		if a.refusals++; a.once || a.refusals == a.options.MaxAttempts {
 			a.failure = a.queue.known
 		}
@@ -187,15 +181,12 @@ func (a *acquireOp) await() error {
 		case a.lock != nil: // also if ctx has just ended
 			c.mu.Unlock()
 			return nil
-		case l == nil && !a.inLine && a.failure == nil: // ReleaseAll has ended a hold that a notice had told.
-			c.mu.Unlock()
-			return nil
 		case over != nil:
 		case a.failure != nil:
 			over = a.failure
 		case c.closed:
 			over = ErrClosed
-		case a.inLine:
+		case l == nil: // in the line
 		case l.state == held && (a.confirmed || !a.options.NoRenew && !a.options.Detached):
 			a.take(l)
 			c.mu.Unlock()
@@ -207,7 +198,7 @@ func (a *acquireOp) await() error {
 				c.mu.Unlock()
 				return nil
 			}
-			if pause = a.resume - c.clock.now(); pause <= 0 {
+			if pause = l.due - c.clock.now(); pause <= 0 {
 				c.mu.Unlock()
 				return nil
 			}
@@ -219,7 +210,7 @@ func (a *acquireOp) await() error {
 		}
 		known := a.lastKnown()
 		by, isHeld := known.(*HeldError)
-		if !a.contended && !a.once && !a.adopts && (a.inLine || isHeld) {
+		if !a.contended && !a.once && !a.adopts && (l == nil || isHeld) {
 			a.contended = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
@@ -264,17 +255,25 @@ func (a *acquireOp) take(l *lease) {
 	}
 }
 
-// restart puts a lease of a new owner in the place of that of the attempt, which the store does not
-// have, or has too late: then it is released. The caller holds c.mu.
-func (a *acquireOp) restart(release bool) {
-	a.signal()
-	if a.adopts {
-		a.failure = errTicketExpired
-		return
-	}
+// restart ends the attempt, whose lease the store does not have, or has too late: then it is
+// released. The next one is sent at due. The caller holds c.mu.
+func (a *acquireOp) restart(release bool, due time.Duration) {
 	old := a.lease
-	old.abandon(release)
-	a.queue.replace(old, a.c.newLease(a, old.name))
+	if a.newAttempt(); !a.adopts {
+		old.abandon(release)
+		a.lease.due = due
+	}
+}
+
+// newAttempt puts a lease of a new owner in the place of that of the attempt. A ticket has no other
+// lease. The caller holds c.mu.
+func (a *acquireOp) newAttempt() {
+	if a.signal(); a.adopts {
+		a.failure = errTicketExpired
+	} else {
+		old := a.lease
+		a.queue.replace(old, a.c.newLease(a, old.name))
+	}
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
@@ -290,9 +289,8 @@ func (a *acquireOp) giveUp(err error) error {
 		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: known}
 	}
 	switch {
-	case a.inLine:
+	case l == nil:
 		a.leaveLine()
-	case l == nil: // failLine has removed it.
 	default:
 		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
 			q.failLine(a.failure)
@@ -303,14 +301,6 @@ func (a *acquireOp) giveUp(err error) error {
 		}
 	}
 	return err
-}
-
-// lookInTime makes the next look at a place come shortly after the end of the hold before it, if
-// that is sooner. The caller holds c.mu.
-func (a *acquireOp) lookInTime(now time.Duration) {
-	if a.heldUntil > now {
-		a.lease.due = min(a.lease.due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
-	}
 }
 
 // signal wakes the operation. The caller holds c.mu.
@@ -347,7 +337,7 @@ func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
 	tolerated := rec.Limit == driver.Shared && limit != 0 || limit == driver.Shared && rec.Limit > 1
 	self := false
 	for l := range a.queue.leases {
-		self = self || !tolerated && l.hasToken(rec.Token)
+		self = self || !tolerated && l.state == held && l.tokens.has(rec.Token)
 	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {

@@ -130,9 +130,8 @@ func (c *Client) forEachLock(n int, f func(i int)) {
 // held as long as all of them are. Its methods may be called from any goroutine, and before and
 // after Release. It must not be copied.
 type LockSet struct {
-	c            *Client
-	locks        []*Lock // sorted by name
-	*lockContext         // the locks refer to it; it does not refer to the set
+	lockContext
+	locks []*Lock // sorted by name
 
 	releaseOnce sync.Once
 	releaseErr  error // result of Release
@@ -140,9 +139,9 @@ type LockSet struct {
 
 // newLockSet returns a LockSet of locks. Its context has the values of ctx.
 func newLockSet(ctx context.Context, c *Client, locks []*Lock) *LockSet {
-	s := &LockSet{c: c, locks: locks, lockContext: &lockContext{valuesCtx: ctx}}
+	s := &LockSet{locks: locks, lockContext: lockContext{c: c, valuesCtx: ctx}}
 	for _, l := range locks {
-		l.cancelWith(s.lockContext.endContext)
+		l.cancelWith(func(reason error) { s.endContext(&reason) })
 	}
 	return s
 }
@@ -205,17 +204,19 @@ func (s *LockSet) Err() error {
 		return end
 	}
 	for _, l := range s.locks {
-		if end := l.Err(); end != nil {
-			s.endContext(end)
-			return s.contextErr()
-		}
+		_ = l.Err() // It ends the context of the set if the deadline has passed.
 	}
-	return nil
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.contextErr()
 }
 
 // Context returns a context that ends when any of the locks is no longer held, with Err's value as
 // its context.Cause; see [Lock.Context].
-func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
+func (s *LockSet) Context() context.Context {
+	_ = s.Err()
+	return s.makeContext()
+}
 
 // Release releases all locks, concurrently. The LockSet's context ends before the first of them is
 // free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
@@ -223,7 +224,9 @@ func (s *LockSet) Context() context.Context { return s.makeContext(s.Err()) }
 // same.
 func (s *LockSet) Release() error {
 	s.releaseOnce.Do(func() {
-		s.endContext(ErrReleased)
+		s.c.mu.Lock()
+		s.endContext(&ErrReleased)
+		s.c.mu.Unlock()
 		errs := make([]error, len(s.locks))
 		s.c.forEachLock(len(errs), func(i int) { errs[i] = s.locks[i].Release() })
 		s.releaseErr = errors.Join(errs...)

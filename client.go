@@ -141,9 +141,6 @@ func (c *Client) releaseLeases(leases []*lease, end *error) error {
 		c.mu.Lock()
 		ours[i], work[i] = l.endLocked(end), l.work()
 		c.mu.Unlock()
-		if ours[i] {
-			l.endContexts(*end)
-		}
 	}
 	errs := make([]error, len(leases))
 	var group sync.WaitGroup
@@ -205,18 +202,10 @@ var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrRelease
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
-	leases := c.leasesLocked(func(l *lease) bool { return l.state == held && l.op == nil })
-	c.mu.Unlock()
-	for _, l := range leases {
-		if l.checkHeld() != nil {
-			continue
-		}
-		c.mu.Lock()
-		if len(l.locks) > 0 {
-			locks = append(locks, l.locks[0])
-		}
-		c.mu.Unlock()
+	for _, l := range c.leasesLocked(func(l *lease) bool { return l.op == nil && l.state == held && l.isHeld() }) {
+		locks = append(locks, l.locks[0])
 	}
+	c.mu.Unlock()
 	slices.SortFunc(locks, func(a, b *Lock) int {
 		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Token(), b.Token()))
 	})

@@ -94,7 +94,7 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 	var broken []*lease
 	c.mu.Lock()
 	for l := range c.queues[c.prefix+name].leases {
-		if slices.ContainsFunc(records, func(r Record) bool { return l.hasToken(r.Token) }) {
+		if slices.ContainsFunc(records, func(r Record) bool { return l.state == held && l.tokens.has(r.Token) }) {
 			broken = append(broken, l)
 		}
 	}
@@ -147,7 +147,7 @@ func (c *Client) ping(ctx context.Context) error {
 		return l.sendReleases(0, 0, false)
 	case !driver.IsNotApplied(err):
 		l.storeEnd = c.clock.now() + pingTTL
-		c.activeCalls.Go(func() { l.releaseUnwatched(true) })
+		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, true) })
 		fallthrough
 	default:
 		if cut != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,7 +64,10 @@ type lease struct {
 }
 
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
-type tokenBlock struct{ first, own, last int64 }
+type tokenBlock struct {
+	first, own int64
+	count      int // asked for
+}
 
 // newLease returns the lease of a new owner for an attempt of an operation, which sends the request
 // at once. The context of its Lock has the values of that of the operation.
@@ -75,9 +77,9 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 		locks [1]*Lock
 	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, index: notScheduled}}
 	l := &both.lease
-	l.first.lease, l.first.holder, l.first.valuesCtx = l, c.holder, a.ctx
+	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.holder, c, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
-	a.lease, a.resume, a.confirmed = l, 0, false
+	a.lease, a.confirmed = l, false
 	return l
 }
 
@@ -100,18 +102,6 @@ func (l *lease) confirm(now, sent, d time.Duration) {
 	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
 	l.due = sent + min(d, l.options.TTL)/3
 	l.bound()
-}
-
-// hold makes a lease that was confirmed a hold, under the tokens from the given one on. It reports
-// false if the time of the lease is over. The caller holds c.mu.
-func (l *lease) hold(now time.Duration, token int64) bool {
-	if now >= time.Duration(l.deadline.Load()) {
-		return false
-	}
-	l.state, l.since = held, now
-	l.tokens = tokenBlock{token, token, token + int64(max(l.op.block, 1)) - 1}
-	l.bound()
-	return true
 }
 
 // bound applies MaxHold and NoRenew to the deadline of a lease and to its next renewal. The caller
@@ -167,37 +157,28 @@ func (l *lease) lose(reason error) {
 	defer c.activeCalls.Done()
 	c.leave(l)
 	if l.op != nil && !l.op.adopts { // Nobody releases it.
-		c.activeCalls.Go(func() { l.releaseUnwatched(false) })
+		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, false) })
 	}
 	c.mu.Unlock()
-	l.endContexts(lost)
 	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
 
-// endLocked ends a lease that is held. Only the first call has an effect and returns true. The
-// caller holds c.mu, and ends the contexts afterwards.
+// endLocked ends a lease that is held, and the contexts of its Locks. Only the first call has an
+// effect and returns true. The caller holds c.mu.
 func (l *lease) endLocked(end *error) bool {
 	if l.state != held {
 		return false
 	}
 	l.state = ending
 	l.end.Store(end)
+	for _, lock := range l.locks {
+		lock.endContext(end)
+	}
 	if l.op != nil { // The caller has not got it yet.
-		l.op.lease = nil
-		l.op.signal()
+		l.op.newAttempt()
 	}
 	l.c.schedule.remove(l)
 	return true
-}
-
-// endContexts ends the contexts of all Locks of a lease that has ended.
-func (l *lease) endContexts(end error) {
-	l.c.mu.Lock()
-	locks := slices.Clone(l.locks)
-	l.c.mu.Unlock()
-	for _, lock := range locks {
-		lock.endContext(end)
-	}
 }
 
 // release ends a hold that has state ending in the store, and reports the end. With keepUntil, a
@@ -252,8 +233,8 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 // noError is the result of a release that has succeeded.
 var noError error
 
-// noPatience is that of a release in the background.
-const noPatience = -1
+// inBackground is the patience of a release whose caller has been answered.
+const inBackground = -1
 
 // awaitRelease waits until another call has released the lease, and returns its result.
 func (l *lease) awaitRelease() error {
@@ -267,11 +248,14 @@ func (l *lease) awaitRelease() error {
 }
 
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
-// have the lease any more. With a patience, from 0 on, it goes on in the background after that;
-// without one, it ends when the Client is closed. If the Acquire of the lease has no answer, it may
+// have the lease any more. After the patience it goes on in the background, where it ends when the
+// Client is closed. If the Acquire of the lease has no answer, it may
 // arrive after a release that found nothing: then the releases go on, whatever the store answers.
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
+	c.mu.Lock()
+	l.awaitRequest()
+	c.mu.Unlock()
 	applied := false // an earlier attempt may have been applied
 	var until time.Duration
 	for n := 0; ; n++ {
@@ -334,7 +318,7 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 // releaseInBackground goes on with the release of a lease, unless the Client is closed.
 func (l *lease) releaseInBackground() {
 	if c := l.c; c.beginCall(context.Background()) == nil {
-		c.activeCalls.Go(func() { l.releaseUnwatched(false) })
+		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, false) })
 		c.activeCalls.Done()
 	}
 }
@@ -348,20 +332,8 @@ func (l *lease) abandon(release bool) {
 	l.end.Store(&ErrReleased)
 	l.c.schedule.remove(l)
 	if release {
-		l.c.activeCalls.Go(func() { l.releaseUnwatched(unanswered) })
+		l.c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, unanswered) })
 	}
-}
-
-// releaseUnwatched releases a lease whose caller has been answered.
-func (l *lease) releaseUnwatched(unanswered bool) {
-	c := l.c
-	c.mu.Lock()
-	l.awaitRequest()
-	c.mu.Unlock()
-	_ = l.sendReleases(0, noPatience, unanswered) // the time of the lease ends it otherwise
-	c.mu.Lock()
-	c.leave(l)
-	c.mu.Unlock()
 }
 
 // awaitRequest waits until no request is in flight that may prolong the lease: nothing is written
@@ -398,7 +370,7 @@ func (l *lease) isHeld() bool {
 	return (l.state == held || l.state == ending) && l.c.clock.now() < time.Duration(l.deadline.Load())
 }
 
-// hasToken reports whether the token is one of the grant of the lease.
-func (l *lease) hasToken(token int64) bool {
-	return token != 0 && l.state == held && l.tokens.first <= token && token <= l.tokens.last
+// has reports whether the token is one of the block.
+func (b tokenBlock) has(token int64) bool {
+	return token != 0 && b.first <= token && token < b.first+int64(b.count)
 }

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -25,13 +25,12 @@ type Lock struct {
 	lockContext
 
 	// Client.mu guards these.
-	released bool
-	result   *error          // of the Release of one that was not the last of its lease, or was lost
-	work     <-chan struct{} // closed when the work of Do has returned; nil if there is none
+	result *error          // of the Release of one that was not the last of its lease, or was lost
+	work   <-chan struct{} // closed when the work of Do has returned; nil if there is none
 }
 
 // Name returns the name of the lock, without the Client's prefix.
-func (l *Lock) Name() string { return l.lease.c.stripPrefix(l.lease.name) }
+func (l *Lock) Name() string { return l.c.stripPrefix(l.lease.name) }
 
 // Token returns the fencing token: greater than that of every earlier hold of this name, and the
 // same for as long as this hold lasts. Pass it to the resource that the lock protects, and let the
@@ -59,13 +58,13 @@ func (l *Lock) Metadata() map[string]string { return maps.Clone(l.lease.options.
 // is broken by force. Renewals move it. It carries a monotonic reading. It counts from the moment
 // before the request was sent, with a margin for drift.
 func (l *Lock) Deadline() time.Time {
-	return l.lease.c.clock.time(time.Duration(l.lease.deadline.Load()))
+	return l.c.clock.time(time.Duration(l.lease.deadline.Load()))
 }
 
 // Since returns when this Client got the lock: when it received the grant, or, of an adopted lock,
 // the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it is right
 // after a step of the wall clock, too.
-func (l *Lock) Since() time.Time { return l.lease.c.clock.time(l.lease.since) }
+func (l *Lock) Since() time.Time { return l.c.clock.time(l.lease.since) }
 
 // String returns the name and the token, for messages.
 func (l *Lock) String() string {
@@ -98,7 +97,8 @@ func (l *Lock) Err() error {
 // context.Cause. It has the values of the context that was passed to Acquire, but not its end. A
 // timer ends it, so the end may come a moment late after a pause of the process; see [Lock.Err].
 func (l *Lock) Context() context.Context {
-	return l.makeContext(l.Err())
+	_ = l.Err() // It ends the context if the deadline has passed.
+	return l.makeContext()
 }
 
 // Extend makes the lock last at least until d from now, as the store counts it; it never shortens.
@@ -116,7 +116,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 }
 
 func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
-	c := l.lease.c
+	c := l.c
 	if err := checkTTL(d); err != nil {
 		return err
 	}
@@ -138,16 +138,14 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 		c.changed.Wait()
 	}
 	unknown := ctx.Err()
-	isHeld := l.lease.state == held && unknown == nil
-	l.lease.busy = l.lease.busy || isHeld
-	c.mu.Unlock()
-	if isHeld {
+	if unknown != nil || l.lease.state != held {
+		c.mu.Unlock()
+	} else {
+		l.lease.busy = true
+		c.mu.Unlock()
 		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
-	if end := l.lease.checkHeld(); end != nil {
-		return end
-	}
-	return unknown
+	return cmp.Or(l.lease.checkHeld(), unknown)
 }
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be
@@ -165,72 +163,55 @@ func (l *Lock) Release() error { return l.release(0) }
 // release releases the Lock, and the lease with its last Lock. With keep the name stays taken for
 // that long; then there must be no other. Further calls wait for the first, and return the same.
 func (l *Lock) release(keep time.Duration) error {
-	lease, c := l.lease, l.lease.c
-	lost := lease.checkHeld()
-	c.mu.Lock()
-	again := l.released
-	switch {
-	case again && keep > 0:
-		c.mu.Unlock()
-		return cmp.Or(l.contextErr(), ErrReleased) // The first call may not have ended the context yet.
-	case again && l.result != nil:
-		c.mu.Unlock()
-		return *l.result
-	case again:
-		c.mu.Unlock()
-		return lease.awaitRelease()
-	case keep > 0 && len(lease.locks) > 1:
-		c.mu.Unlock()
-		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
-	}
-	l.released = true
-	lease.locks = slices.DeleteFunc(lease.locks, func(other *Lock) bool { return other == l })
-	last := len(lease.locks) == 0
-	ours := last && lease.endLocked(&ErrReleased)
-	if end := lease.end.Load(); !ours && end != nil && errors.Is(*end, ErrLost) {
-		lost, l.result = *end, end // perhaps since it was checked
-	} else if !last {
-		lost, l.result = nil, &noError
-	}
-	working := l.work != nil
-	if working {
-		select {
-		case <-l.work:
-			working = false
-		default:
-		}
-	}
-	if working && !ours && l.result == nil {
-		l.released = false // ReleaseAll releases it after the work: a further call is as this one.
-	}
-	c.mu.Unlock()
-	l.endContext(ErrReleased)
+	lease, c := l.lease, l.c
+	_ = lease.checkHeld()
 	var keepUntil time.Duration
 	if keep > 0 {
 		keepUntil = c.clock.now() + keep
 	}
+	c.mu.Lock()
+	first := slices.Contains(lease.locks, l)
+	if first && keep > 0 && len(lease.locks) > 1 {
+		c.mu.Unlock()
+		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
+	}
+	lease.locks = slices.DeleteFunc(lease.locks, func(other *Lock) bool { return other == l })
+	last := len(lease.locks) == 0
+	ours := first && last && lease.endLocked(&ErrReleased)
+	if end := lease.end.Load(); first && end != nil && errors.Is(*end, ErrLost) {
+		l.result = end
+	} else if first && !last {
+		l.result = &noError
+	}
+	l.endContext(&ErrReleased)
+	result, working := l.result, isOpen(l.work)
+	c.mu.Unlock()
 	switch {
 	case ours:
 		return lease.release(keepUntil, true)
-	case l.result == nil && keep > 0: // ReleaseAll releases it, or it was handed over.
-		if !working {
-			_ = lease.awaitRelease()
-		}
-		return *lease.end.Load()
-	case l.result == nil && working: // in the work itself: ReleaseAll releases it after that
+	case keep > 0 && (!first || result == nil): // released before, by ReleaseAll perhaps, or handed over
+		return l.contextErr()
+	case result == nil && working: // in the work itself: ReleaseAll releases it after that
 		return nil
-	case l.result == nil:
+	case result == nil:
 		return lease.awaitRelease()
-	case !last, errors.Is(lost, ErrTaken):
+	case !first, !last, errors.Is(*result, ErrTaken):
 	case keep > 0:
-		c.mu.Lock()
-		lease.awaitRequest()
-		c.mu.Unlock()
 		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
 	default:
 		lease.releaseInBackground()
 	}
-	return lost
+	return *result
+}
+
+// isOpen reports whether there is work that has not returned.
+func isOpen(work <-chan struct{}) bool {
+	select {
+	case <-work:
+		return false
+	default:
+		return work != nil
+	}
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it
@@ -246,7 +227,7 @@ func (l *Lock) release(keep time.Duration) error {
 // lock is held as before.
 func (l *Lock) ReleaseKeep(d time.Duration) error {
 	switch {
-	case !l.lease.c.guarantees.Keep:
+	case !l.c.guarantees.Keep:
 		return opError("release", l.Name(), ErrUnsupported)
 	case d < driver.MinTTL || d > driver.MaxTTL:
 		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
@@ -258,74 +239,62 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 // wait for it. It fails if the lock is no longer held or other work is registered. The check and
 // the registration are one step under Client.mu, as the end of a lease is.
 func (l *Lock) registerWork(done <-chan struct{}) error {
-	c := l.lease.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch end := l.lease.end.Load(); {
-	case end != nil:
-		return *end
-	case l.released:
-		return ErrReleased
-	case l.work != nil && done != nil:
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if end := l.contextErr(); end != nil {
+		return end
+	} else if l.work != nil && done != nil {
 		return errWorkRunning
 	}
 	l.work = done
 	return nil
 }
 
-// A lockContext holds the context of a handle, which ends when the lock does, and the functions to
-// call then.
+// A lockContext holds the context of a handle, and the functions to call when it ends, which is in
+// the step that ends the hold. Client.mu guards the fields.
 type lockContext struct {
-	valuesCtx context.Context // the context of the acquisition, for its values
-
-	mu        sync.Mutex
-	endReason error // nil before the end
+	c         *Client
+	valuesCtx context.Context       // the context of the acquisition, for its values
+	endReason atomic.Pointer[error] // nil before the end
 	ctx       context.Context
 	cancels   []context.CancelCauseFunc // called at the end: of ctx, of work of Do, of a LockSet
 }
 
 // contextErr returns the reason of the end, nil before.
 func (lc *lockContext) contextErr() error {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	return lc.endReason
+	if reason := lc.endReason.Load(); reason != nil {
+		return *reason
+	}
+	return nil
 }
 
-// endContext ends the context. Only the first call has an effect.
-func (lc *lockContext) endContext(reason error) {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	if lc.endReason != nil {
-		return
-	}
-	lc.endReason = reason
-	for _, cancel := range lc.cancels {
-		cancel(reason)
+// endContext ends the context. Only the first call has an effect. The caller holds c.mu.
+func (lc *lockContext) endContext(reason *error) {
+	if lc.endReason.CompareAndSwap(nil, reason) {
+		for _, cancel := range lc.cancels {
+			cancel(*reason)
+		}
 	}
 }
 
 // cancelWith has cancel called with the reason when the context ends.
 func (lc *lockContext) cancelWith(cancel context.CancelCauseFunc) {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
+	lc.c.mu.Lock()
+	defer lc.c.mu.Unlock()
 	lc.cancels = append(lc.cancels, cancel)
-	if lc.endReason != nil {
-		cancel(lc.endReason)
+	if reason := lc.contextErr(); reason != nil {
+		cancel(reason)
 	}
 }
 
-// makeContext returns the context of the handle. If it is made now and reason is not nil, it has
-// ended, also if endContext has not been called yet.
-func (lc *lockContext) makeContext(reason error) context.Context {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
+// makeContext returns the context of the handle.
+func (lc *lockContext) makeContext() context.Context {
+	lc.c.mu.Lock()
+	defer lc.c.mu.Unlock()
 	if lc.ctx == nil {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(lc.valuesCtx))
 		lc.ctx, lc.cancels = ctx, append(lc.cancels, cancel)
-		if reason == nil {
-			reason = lc.endReason
-		}
-		if reason != nil {
+		if reason := lc.contextErr(); reason != nil {
 			cancel(reason)
 		}
 	}

@@ -42,7 +42,6 @@ func (a *acquireOp) enter(full string) error {
 		return &HeldError{Record: q.head.record(), Self: true}
 	case exclusive && a.place > 0 && q.head != nil:
 		q.line = append(q.line, a)
-		a.inLine = true
 		return nil
 	}
 	l := c.newLease(a, full)
@@ -126,14 +125,12 @@ func (q *nameQueue) popLine() *acquireOp {
 	a := q.line[0]
 	q.line[0] = nil
 	q.line = q.line[1:]
-	a.inLine = false
 	a.signal()
 	return a
 }
 
-// leaveLine takes the operation from the line. The caller holds c.mu.
+// leaveLine takes the operation from the line, if it is there. The caller holds c.mu.
 func (a *acquireOp) leaveLine() {
-	a.inLine = false
 	a.queue.line = slices.DeleteFunc(a.queue.line, func(other *acquireOp) bool { return other == a })
 }
 
@@ -172,7 +169,7 @@ func (a *acquireOp) join() bool {
 	for l := range a.queue.leases {
 		if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() {
 			a.leaveLine()
-			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{valuesCtx: a.ctx}}
+			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{c: a.c, valuesCtx: a.ctx}}
 			l.locks = append(l.locks, a.lock)
 			return true
 		}
@@ -211,7 +208,7 @@ func (o *Options) passableTo(next *Options) bool {
 // TTL. The caller holds c.mu.
 func (l *lease) passOn() bool {
 	c, q := l.c, l.c.queues[l.name]
-	if q.head != l || len(q.line) == 0 || l.tokens.own == l.tokens.last {
+	if q.head != l || len(q.line) == 0 || !l.tokens.has(l.tokens.own+1) {
 		return false
 	}
 	now := c.clock.now()

@@ -188,7 +188,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	case l.state > held: // The lease has ended: the answer is dropped.
 	case lost && isHeld:
 	case lost: // It proves nothing about an outage, in which requests for an entry may get lost.
-		l.op.restart(l.state == requesting)
+		l.op.restart(l.state == requesting, now)
 	case entry.State == driver.Unknown:
 		if !isHeld {
 			l.due = now + l.op.noteFailure(now, r.sent, err)
@@ -253,10 +253,17 @@ func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
 	switch {
 	case entry.State == driver.Waiting:
 		l.state = waiting
-		a.lookInTime(now)
-	case !l.hold(now, entry.Token):
-		a.restart(true)
+		if a.heldUntil > now {
+			l.due = min(l.due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
+		}
+		return true
+	case now >= time.Duration(l.deadline.Load()):
+		a.restart(true, now)
 		return false
+	}
+	l.state, l.since, l.tokens.own = held, now, l.tokens.first
+	l.bound()
+	switch {
 	case a.confirmed:
 	case l.options.NoRenew || l.options.Detached:
 		l.due = l.since
@@ -291,7 +298,7 @@ func (l *lease) onNotice(token int64) {
 	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
 		return
 	case l.state == unsent: // The next attempt need not wait.
-		a.resume = 0
+		l.due = 0
 	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
 		now < time.Duration(l.deadline.Load()):
 		l.becomes(now, driver.Entry{State: driver.Held, Token: token})

@@ -93,20 +93,16 @@ func (l *Lock) HandOver() (Ticket, error) {
 	}
 	if err == nil {
 		c.mu.Lock()
-		switch {
-		case l.released:
-			err = ErrReleased
-		case len(lease.locks) > 1:
+		if err = l.contextErr(); err == nil && len(lease.locks) > 1 {
 			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
-		case !lease.endLocked(&ErrHandedOver):
-			err = *lease.end.Load()
+		} else if err == nil {
+			lease.endLocked(&ErrHandedOver)
 		}
 		c.mu.Unlock()
 	}
 	if err != nil {
 		return "", opError("hand over", l.Name(), err)
 	}
-	l.endContext(ErrHandedOver)
 	_ = lease.release(0, false) // it sends nothing
 	fields := ticketFields{
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
@@ -165,16 +161,13 @@ func (a *acquireOp) adopt(fields *ticketFields) error {
 	c := a.c
 	c.mu.Lock()
 	l := c.newLease(a, fields.Name)
-	l.owner, l.first.holder, l.tokens.first = fields.Owner, fields.Holder, fields.Token
+	l.owner, l.first.holder, l.tokens.first, l.tokens.count = fields.Owner, fields.Holder, fields.Token, 1
 	l.state, l.due, l.storeEnd = requesting, a.began, a.began+max(fields.Left, fields.TTL)
 	a.queue = c.queueOf(fields.Name)
 	a.queue.beside = append(a.queue.beside, l)
 	c.reschedule(l)
 	c.mu.Unlock()
-	if err := a.await(); err != nil || a.lock != nil {
-		return err
-	}
-	return errTicketExpired
+	return a.await()
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
