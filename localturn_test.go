@@ -307,3 +307,56 @@ func TestWhatEndsALocalTurn(t *testing.T) {
 		})
 	}
 }
+
+// A lease whose renewal has become due while the machine was suspended is not passed on.
+func TestSuspendEndsALocalTurn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		suspend := suspendable(t)
+		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
+		_, lock, rest := inTurn(t, c, 1)
+		sent := store.Calls(faultstore.Acquire)
+		suspend(15 * time.Second)
+		release(t, lock)
+		release(t, <-rest)
+		if n := store.Calls(faultstore.Acquire) - sent; n != 1 {
+			t.Errorf("%d requests for the next hold, want 1", n)
+		}
+	})
+}
+
+// Close that begins in the middle of a Release, when the clock is read, has the lock passed on to
+// nobody.
+func TestCloseInTheMiddleOfARelease(t *testing.T) {
+	for reading := range int64(2) {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			var c *holdfast.Client
+			var left atomic.Int64
+			began := time.Now()
+			t.Cleanup(holdfast.SetBootClock(func() time.Duration {
+				if left.Add(-1) == 0 {
+					go c.Close()
+					time.Sleep(ms)
+				}
+				return time.Since(began)
+			}))
+			store := faultstore.Wrap(memstore.New())
+			c = holdfast.New(store, &holdfast.Config{ // The waiter does not notice Close at once.
+				LocalTurn: time.Hour, Hooks: holdfast.OnEvent(holdfast.EventWaiting, func(holdfast.Event) { time.Sleep(time.Second) }),
+			})
+			first := acquire(t, c, "a", nil)
+			got := startWaiters(t, c, "a", 1)
+			behind := startWaiters(t, c, "a", 1)
+			release(t, first)
+			lock := <-got
+			release(t, lock)
+			lock = <-behind
+			failed := later(func() error { return failure(c.Acquire(ctx, "a", nil)) })
+			left.Store(reading + 1)
+			_ = lock.Release()
+			wantErr(t, <-failed, holdfast.ErrClosed)
+			_ = c.Close()
+			synctest.Wait()
+			free(t, open(t, store.Store, nil), "a")
+		})
+	}
+}

@@ -648,3 +648,16 @@ func TestBackoffAfterAFailure(t *testing.T) {
 		noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
 	})
 }
+
+// That a name was held is known from the last renewal of the hold, if its release is not answered.
+func TestHeldAsTheLastRenewalHasShown(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", nil)
+		time.Sleep(time.Hour)
+		result := later(func() error { return failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: 8 * time.Second})) })
+		setAll(store, faultstore.Hang)
+		go lock.Release()
+		wantErr(t, <-result, holdfast.ErrHeld, context.DeadlineExceeded)
+	})
+}
