@@ -127,10 +127,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, err
 }
 
-// Release implements [driver.Store].
+// Release implements [driver.Store]. It always writes: the write of an Acquire of this owner that is
+// still on its way then finds its version gone.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (found bool, err error) {
 	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
 		found, _ = q.Release(req.Owner, req.Keep, now)
+		q.written = true
 		return nil
 	})
 	return found && err == nil, err
@@ -244,9 +246,13 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 			seen.see(next, version, time.Since(s.created))
 			return nil
 		}
+		contended := current
 		seen.known, current = false, false
-		if !errors.Is(err, ErrChanged) {
+		switch {
+		case !errors.Is(err, ErrChanged):
 			return err
+		case !contended:
+			continue // What was seen before the call was old.
 		}
 		timer := time.NewTimer(rand.N(pause))
 		select {

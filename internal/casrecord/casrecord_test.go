@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
@@ -100,6 +101,48 @@ func (f *faulty) Put(ctx context.Context, name string, value []byte, version str
 		return "", errLost
 	}
 	return next, err
+}
+
+// A Release ends what an Acquire without a reply may still write, of a new name and of a known one.
+func TestLateAcquire(t *testing.T) {
+	m := &memory{objects: map[string]object{}}
+	late := &lateObjects{Objects: m}
+	s, ctx := New(late, fates), t.Context()
+	for _, owner := range []string{"A", "B"} {
+		late.late = true
+		req := driver.Request{Name: "name", Owner: owner, Holder: "h", TTL: time.Hour}
+		if res, err := s.Acquire(ctx, req); !errors.Is(err, errLost) || driver.IsNotApplied(err) {
+			t.Fatalf("an Acquire without a reply: %+v, %v", res, err)
+		}
+		if found, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: owner}); found || err != nil {
+			t.Errorf("Release of what has not arrived: %v, %v", found, err)
+		}
+		if err := late.arrive(); !errors.Is(err, ErrChanged) {
+			t.Errorf("the write arrives after the Release: %v, want ErrChanged", err)
+		}
+		if records, err := s.Lookup(ctx, "name"); len(records) > 0 || err != nil {
+			t.Errorf("after the Release there is %v, %v", records, err)
+		}
+	}
+}
+
+// lateObjects delays the next Put when it is told to.
+type lateObjects struct {
+	Objects
+	late   bool
+	arrive func() error
+}
+
+func (o *lateObjects) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
+	if !o.late {
+		return o.Objects.Put(ctx, name, value, version)
+	}
+	o.late = false
+	o.arrive = func() error {
+		_, err := o.Objects.Put(ctx, name, value, version)
+		return err
+	}
+	return "", errLost
 }
 
 var fates = driver.Guarantees{Store: "objects", Restart: driver.FateKept, Failover: driver.FateKept}

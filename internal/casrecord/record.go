@@ -69,6 +69,7 @@ func (s *sighting) see(rec record, version string, now time.Duration) {
 type queue struct {
 	lockqueue.Queue[data]
 	counter lockqueue.Counter
+	written bool // the record is written even if the verb changes nothing
 }
 
 // data is what else belongs to an entry.
@@ -107,7 +108,7 @@ func (q *queue) renew(req driver.RenewRequest, now time.Duration) driver.Entry {
 // record returns the record of the queue, and whether it differs from the one before.
 func (q *queue) record(before record, now time.Duration) (rec record, changed bool) {
 	rec = record{Format: format, Name: before.Name, Writes: before.Writes + 1, Last: q.counter.Last}
-	changed = q.Len() != len(before.Entries)
+	changed = q.written || q.Len() != len(before.Entries)
 	for _, e := range q.Entries() {
 		next := e.Data.entry
 		if e.Until != e.Data.until || e.Kept != next.Kept {
