@@ -81,9 +81,7 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		return err
 	}
 	if err := a.printTicket(lock, ticket); err != nil {
-		if adopted, adoptErr := client.Adopt(ctx, ticket, nil); adoptErr == nil {
-			_ = adopted.Release()
-		}
+		_, _ = client.Adopt(ctx, ticket, nil) // The end of the client releases it.
 		return err
 	}
 	return nil

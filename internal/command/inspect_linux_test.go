@@ -13,26 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// A reader that has gone before the first word is no failure.
-func TestWatchWithoutReader(t *testing.T) {
-	url, client := newStore(t)
-	holdLock(t, client, "x")
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader.Close()
-	defer writer.Close()
-	cmd := exec.Command("holdfast", "ls", "--watch")
-	cmd.Env = append(os.Environ(), "HOLDFAST_STORE="+url)
-	cmd.Stdout = writer
-	said := &strings.Builder{}
-	cmd.Stderr = said
-	if err := cmd.Run(); err != nil || said.Len() > 0 {
-		t.Errorf("%v, %q", err, said)
-	}
-}
-
 // With the right to read the folder and not to write it, nothing is shown but the reason.
 func TestReadOnlyStore(t *testing.T) {
 	dir := openTempDir(t)

@@ -154,6 +154,24 @@ END
 		for v in 'ls' 'ls --json' 'version' 'doctor' 'acquire a' '--help' 'run --help' 'completion bash'; do
 			holdfast $v >/dev/full 2>/dev/null; echo $?
 		done | sort -u; holdfast ls 1<>/dev/null; echo $?`, "74 0"},
+	{"standard output without a reader", `
+		mkfifo p; exec 7<>p; exec 8>p; exec 7<&-; holdfast run held -- sh -c '>has; exec sleep 1000' & until test -e has; do sleep .01; done
+		for v in 'acquire x --try' 'acquire x --try --json' ls 'ls --json' 'show held' doctor version 'break held --yes'; do
+			holdfast $v >&8 2>err; echo $? $(wc -l <err) $(holdfast show x 2>&1 | grep -c nobody)
+		done | sort -u; holdfast run held -- holdfast ls --watch >&8 2>err; echo $? $(wc -l <err); wait`, "74 1 1 0 0"},
+
+	// What it says on a terminal.
+	{"break asks, and breaks after a yes alone", `
+		holdfast run x -- sh -c '>has; exec sleep 1000' 2>/dev/null & until test -e has; do sleep .01; done
+		echo y | script -qec 'holdfast break x >outcome 2>&1' /dev/null >/dev/null; echo $?; grep -c 'no terminal to ask on' outcome
+		for keys in '\n' 'yesterday\n' '\004' '\003' 'y\n'; do
+			>out; (until grep -q 'Break it? .y/N.' out; do sleep .01; done; printf $keys) | script -qefc 'holdfast break x >outcome' out >/dev/null
+			echo $? $(grep -c '^"x" is held by .* under token [0-9]*, and has been so for ' out) $(holdfast show x >/dev/null 2>&1; echo $?) $(grep -c '^broken: "x", which was held by .* under token [0-9]*, and had been so for ' outcome)
+		done; wait`, "64 1 1 1 0 0 1 1 0 0 1 1 0 0 130 1 0 0 0 1 1 1"},
+	{"run reports once for whom it waits", `
+		holdfast run x -- sh -c '>has; until test -e go; do sleep .01; done' & until test -e has; do sleep .01; done
+		>out; script -qefc 'holdfast run x -- echo it is ours' out >/dev/null & until grep -q '^holdfast: waiting for "x", which is held by .* under token ' out; do sleep .01; done
+		>go; wait $!; echo $?; grep -c waiting out; grep '^it is ours' out | tr -d '\r'`, "0 1 it is ours"},
 }
 
 // bothKilledRow kills both processes at one stroke, as members of the group of a terminal, which
@@ -197,6 +215,7 @@ func TestEndsBySignal(t *testing.T) {
 		{"elect", "a", "--", "sh", "-c", sleeper},
 		{"run", "held", "-v", "--", "true"},
 		{"elect", "held", "-v", "--", "true"},
+		{"elect", "held", "--http", "127.0.0.1:0"},
 		{"acquire", "held", "-v"},
 		{"wait", "held", "-v"},
 		{"ls", "--watch"},
