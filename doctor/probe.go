@@ -182,15 +182,15 @@ func (p *probe) releaseAll() {
 	}
 }
 
-// checkClock reports clocks that are certainly apart: that of the store is between least and most
-// ahead of that of this host.
+// checkClock reports clocks that are certainly apart. The clock of the store is between least and
+// most ahead of this host's.
 func (p *probe) checkClock(least, most time.Duration) {
 	ahead, direction := least, "ahead of"
 	if most < 0 {
 		ahead, direction = -most, "behind"
 	}
-	p.findings.check("clock", fmt.Sprintf("the clock of the store is at most %v from that of this host", round(max(most, -least))),
-		least > leastOffset || most < -leastOffset, Warning, fmt.Sprintf("the clock of the store is %v %s that of this host", round(ahead), direction),
+	p.findings.check("clock", fmt.Sprintf("the clocks of the store and of this host are at most %v apart", round(max(most, -least))),
+		least > leastOffset || most < -leastOffset, Warning, fmt.Sprintf("the clock of the store is %v %s this host's", round(ahead), direction),
 		fmt.Sprintf("clocks within %v: expiry does not depend on that, but times that are shown do, and tokens when a store is replaced", leastOffset),
 		"timedatectl set-ntp true, on both hosts")
 }

@@ -66,8 +66,8 @@ type Term struct {
 	// Leader is the public name of the leader: the Holder of its Client.
 	Leader string
 
-	// Token is the fencing token of the term. It is greater than that of every
-	// earlier term. It is 0 if the store gives no tokens.
+	// Token is the fencing token of the term. It is greater than the token of
+	// every earlier term. It is 0 if the store gives no tokens.
 	Token int64
 
 	// Since is when the term began, by the store's wall clock. For the

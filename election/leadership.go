@@ -32,7 +32,7 @@ func (l *leadership) Err() error {
 }
 
 // beginTerm begins the term of a candidate that has just acquired the lock.
-// The context lockCtx is that of the lock.
+// The context lockCtx is the context of the lock.
 func (e *Election) beginTerm(lockCtx context.Context) *leadership {
 	l := &leadership{
 		lock:        holdfast.FromContext(lockCtx),
@@ -86,7 +86,7 @@ func (e *Election) releaseLock(l *leadership) {
 var errLeadReturned = fmt.Errorf("election: the function has returned: %w", holdfast.ErrReleased)
 
 // isDone reports whether the term is over because lead has returned, and not to resign. The error
-// is that of lead.
+// is the one that lead has returned.
 func (l *leadership) isDone(err error) bool {
 	return l.reason == errLeadReturned && !errors.Is(err, ErrResigned)
 }

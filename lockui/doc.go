@@ -27,11 +27,11 @@
 // The page is read-only unless Options.AllowBreak is set. A break is a POST that carries the
 // fencing token that was shown: it ends that hold, and no later one. Each is logged.
 //
-// A Token goes over the network with each request: have TLS in front of the page. Without one, only
-// requests from this host are served, and none that shows that a proxy has passed it on. One that
-// adds no header, changes the Host and speaks HTTP/1.1 cannot be told from this host, nor can a
-// client that names localhost as its Host to a TCP forwarder: have neither in front of the page
-// without a Token. Options.BehindProxy declares that a proxy or a middleware admits the right
+// A Token goes over the network with each request: have TLS in front of the page. Without one, the
+// page serves this host alone, and refuses requests that bear the marks of a proxy. A proxy that
+// adds no header, changes the Host and speaks HTTP/1.1 looks like this host, and so does a client
+// that names localhost as its Host to a TCP forwarder: a page that one of them can reach needs a
+// Token. Options.BehindProxy declares that a proxy or a middleware admits the right
 // people. Requests for a Host that is neither localhost, nor a loopback address, nor in
 // Options.Hosts get 421, which keeps foreign pages from reaching it by a name of their own, and
 // browsers from reaching it through a forwarder. With a Token or BehindProxy any IP address is
@@ -41,5 +41,5 @@
 // invisible characters spelled out.
 //
 // The package has no access to the secrets of holders, since no store lists them. The names of the
-// stores are shown to every viewer, so a URL with a password is not fit for one.
+// stores are shown to every viewer, so keep passwords out of them.
 package lockui

@@ -49,8 +49,8 @@ func (p *page) isGuarded() bool { return p.Token != "" || p.BehindProxy }
 
 // servesHost reports whether the page may be requested under this name. A foreign page can reach a
 // server by a name of its own that it points here, but not by an address without being at it.
-// Without a guard only loopback addresses pass: another one is that of a TCP forwarder to this
-// host.
+// Without a guard only loopback addresses pass: any other one belongs to a TCP forwarder to
+// this host.
 func (p *page) servesHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

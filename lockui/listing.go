@@ -139,7 +139,7 @@ type storeView struct {
 	Findings []doctor.Finding `json:"findings,omitempty"`
 }
 
-// A holdView is a hold as JSON: its name is that of the lock, and what is left of it is as of now.
+// A holdView is a hold as JSON, with the name of its lock. The time left of it is as of now.
 type holdView struct {
 	Store int   `json:"store"`
 	AgeMS int64 `json:"age_ms,omitempty"`

@@ -55,7 +55,8 @@ type Store struct {
 
 const minToken = 16
 
-// Handler returns the page. It needs no end: it keeps no goroutine while nobody watches.
+// Handler returns the page. There is nothing to close: it has goroutines only while somebody
+// watches.
 func Handler(o Options) (http.Handler, error) {
 	var wrong string
 	switch {

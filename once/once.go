@@ -73,9 +73,9 @@ func Do(ctx context.Context, locks *holdfast.Client, job string, o *Options, wor
 // not over. It is counted from the begin of the run, and is from driver.MinTTL (10 ms) to
 // driver.MaxTTL. Another every counts from the next run on. It is what the command "holdfast once
 // --every" does. A run is remembered by the name of the job, as with Do: each sees the runs of the
-// other. The time is that of the store, and of this host while the work runs; a run counts for up
+// other. The clock is the store's, and this host's while the work runs; a run counts for up
 // to the Grain of the store's Guarantees longer, and on etcd for longer after a change of its
-// leader. Errors are those of Do.
+// leader. The errors are those that Do returns.
 func Within(ctx context.Context, locks *holdfast.Client, job string, every time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
 	if every < driver.MinTTL || every > driver.MaxTTL {
@@ -91,13 +91,13 @@ func Within(ctx context.Context, locks *holdfast.Client, job string, every time.
 // any number of times, for instance by a timer that is shorter than the period. For a job
 // at a time of the day use In with the slot of cronlock.Slot: days of UTC are not those of
 // a clock that is changed.
-// Errors are those of Do.
+// The errors are those that Do returns.
 func Every(ctx context.Context, locks *holdfast.Client, job string, period time.Duration, o *Options, work func(context.Context) error) (Result, error) {
 	t := newTask(locks, job, o)
 	return t.executeInSlot(ctx, Period(t.now(), period), work)
 }
 
-// In runs a piece of work once in a slot. Errors are those of Do.
+// In runs a piece of work once in a slot. The errors are those that Do returns.
 func In(ctx context.Context, locks *holdfast.Client, job string, slot Slot, o *Options, work func(context.Context) error) (Result, error) {
 	return newTask(locks, job, o).executeInSlot(ctx, slot, work)
 }

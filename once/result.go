@@ -27,7 +27,7 @@ const (
 	Done
 
 	// Busy means that another call runs the job at the moment: this piece of work
-	// or, for a job with slots, that of an earlier slot.
+	// or, for a job with slots, the work of an earlier slot.
 	Busy
 
 	// Missed means that the slot was over, by this replica's clock, before the

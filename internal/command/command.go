@@ -20,7 +20,8 @@ import (
 )
 
 // Main runs the program. A write to a pipe without a reader returns an error, instead of ending the
-// program before it has released its lock. Unlike an ignored signal, that is not inherited.
+// program before it has released its lock. The programs that it starts do not
+// inherit that, as they would an ignored signal.
 func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c, out := &cli{}, &output{}

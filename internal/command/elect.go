@@ -26,8 +26,8 @@ again. When it ends by itself, or by a signal from elect, elect ends, too, and
 another leads.
 
 As with "holdfast run", the command and all its descendants are dead before
-anyone else can lead. It finds the term in HOLDFAST_TOKEN, which is greater than
-that of every leader before.
+anyone else can lead. The command finds the term in HOLDFAST_TOKEN: a number
+above the term of every leader before.
 
 With --http, GET /leader answers 200 if this process leads and 503 if not, with
 an object that says who does; GET /healthz answers 200. Without a command, the

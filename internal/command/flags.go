@@ -107,8 +107,8 @@ func (m metadata) set(text string) error {
 
 // applyEnvironment sets the flags that are not on the command line from their variables in the
 // environment, if there are any: HOLDFAST_KILL_AFTER for --kill-after. An empty variable counts
-// as not set, but that of --store as a URL that is empty. HOLDFAST_STORE has spaces between its
-// URLs, and HOLDFAST_META has a line for each value.
+// as not set, except HOLDFAST_STORE, which counts as an empty URL. HOLDFAST_STORE has spaces
+// between its URLs, and HOLDFAST_META has a line for each value.
 func applyEnvironment(flags *pflag.FlagSet) error {
 	var failure error
 	flags.VisitAll(func(f *pflag.Flag) {

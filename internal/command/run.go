@@ -38,7 +38,7 @@ Exit code: ` + commandExitCodes + `
    75  the lock is held by another (-E chooses another code, flock's is 1)`
 
 // commandExitCodes are those of "run", "elect" and "once".
-const commandExitCodes = `that of the command, 128+n if signal n has killed it; or
+const commandExitCodes = `the code of the command, 128+n if signal n has killed it; or
   121  the lock was lost, and the command was stopped
   122  the command has ended, but the lock had been lost, or its release is
        not confirmed

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,28 +48,26 @@ func newShow(c *cli) *cobra.Command {
 
 // lockFields formats a lock, with a line for each known field.
 func lockFields(lock lockview.Lock) []byte {
-	rec := lock[0]
+	rec, row := lock[0], recordRow(lock[0])
 	rows := [][]string{{"", ""}} // without titles
 	field := func(title, text string) {
 		if text != "" {
 			rows = append(rows, []string{title, text})
 		}
 	}
-	field("name", lockview.Readable(rec.Name))
+	field("name", row[nameColumn])
 	field("state", lockview.State(rec))
 	field("in use", lock.Usage())
 	field("holder", lockview.Readable(rec.Holder))
 	if rec.Token > 0 {
-		field("token", strconv.FormatInt(rec.Token, 10))
+		field("token", row[tokenColumn])
 	}
-	if d, ok := lockview.Age(rec); ok {
-		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), lockview.ShortDuration(d)))
+	if !rec.Since.IsZero() {
+		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), row[ageColumn]))
 	}
 	field("left", remainingText(rec))
-	if rec.Waiting > 0 {
-		field("waiting", strconv.Itoa(rec.Waiting))
-	}
-	field("metadata", lockview.FormatMetadata(rec.Metadata))
+	field("waiting", row[waitingColumn])
+	field("metadata", row[metadataColumn])
 	for _, other := range lock[1:] {
 		field("and", holdLine(other))
 	}

@@ -8,22 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A buildInfo describes the program, as --json shows it.
+// A buildInfo describes the program, as --json shows it. The version of one that is not of a
+// release names its commit.
 type buildInfo struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Modified bool   `json:"modified,omitempty"`
-	Time     string `json:"time,omitempty"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
 }
 
 func newVersion(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Tell which version this is",
-		Long:  "Version prints the version, the commit it was built from, the version of Go, and\nthe platform.",
+		Long:  "Version prints the version, the version of Go, and the platform. The version of\na program that is not of a release names the commit it was built from.",
 		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if c.json {
@@ -38,34 +36,11 @@ func newVersion(c *cli) *cobra.Command {
 
 // readBuildInfo returns what the linker has left in the program.
 func readBuildInfo() buildInfo {
-	b := buildInfo{Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	if info.Main.Version != "" {
+	b := buildInfo{"unknown", runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		b.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		case "vcs.time":
-			b.Time = s.Value
-		}
 	}
 	return b
 }
 
-func (b buildInfo) String() string {
-	commit := ""
-	if b.Revision != "" {
-		commit = fmt.Sprintf(" (commit %.12s)", b.Revision)
-	}
-	if b.Modified {
-		commit = fmt.Sprintf(" (commit %.12s with changes)", b.Revision)
-	}
-	return fmt.Sprintf("%s%s %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
-}
+func (b buildInfo) String() string { return fmt.Sprintf("%s %s %s/%s", b.Version, b.Go, b.OS, b.Arch) }

@@ -71,7 +71,7 @@ func (l Lock) View() View {
 }
 
 // NewView returns the View of one hold. The time left is by the clock of the store, and its end by
-// that of this host.
+// the clock of this host.
 func NewView(rec holdfast.Record) View {
 	v := View{
 		Name:        rec.Name,
@@ -116,7 +116,7 @@ func State(rec holdfast.Record) string {
 }
 
 // Age returns how long ago a hold began. ok is false if that is not known. The beginning is by the
-// clock of the store, and now by that of this host.
+// clock of the store, and now by the clock of this host.
 func Age(rec holdfast.Record) (d time.Duration, ok bool) {
 	return max(time.Since(rec.Since), 0), !rec.Since.IsZero()
 }
