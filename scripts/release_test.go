@@ -113,7 +113,7 @@ func TestRelease(t *testing.T) {
 	if out := p.run("program", "go list -m "+own+" "+own+"/etcdstore"); out != own+" v0.99.1\n"+own+"/etcdstore v0.99.0\n" {
 		t.Errorf("the versions are:\n%s", out)
 	}
-	p.run("program", "go build "+strings.TrimPrefix(libraries, own+"/etcdstore "))
+	p.run("program", "go build "+strings.TrimPrefix(libraries, own+"/etcdstore "+own+"/s3store "))
 }
 
 // documentedCommands returns the commands of README, docs and package comments that install
