@@ -27,7 +27,8 @@ type Guarantees struct {
 	Tokens int
 
 	// Grain is how much longer than its TTL, Place or Keep an entry may last, because the store
-	// measures time in larger steps. None ends sooner. 0 means no larger steps than a millisecond.
+	// measures time in larger steps. None ends sooner. 0 means no larger steps than a millisecond. A
+	// store without a clock of its own counts from when it has first seen an entry renewed.
 	Grain time.Duration
 
 	// Crash is what becomes of the entries of a process that dies, Restart of those of a server

@@ -3,6 +3,7 @@ package casrecord
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ const (
 	tokenDropped
 	readRevives
 	unwrittenRenewal
+	unwrittenRelease
 )
 
 // brokenModels leave out one rule each.
@@ -47,6 +49,7 @@ var brokenModels = map[broken]string{
 	tokenDropped:     "the record of a free name forgets its token",
 	readRevives:      "a renewal that has expired for others is written over them",
 	unwrittenRenewal: "a renewal that moves no end for its own store is not written",
+	unwrittenRelease: "a release that finds nothing is not written",
 }
 
 type phase uint8
@@ -98,6 +101,7 @@ type world struct {
 	late          [2]struct{ value, version int }
 	clients       [maxClients]client
 	token         int64 // the greatest that a client has relied on
+	released      int64 // a bit for each owner whose release was answered
 }
 
 type search struct {
@@ -172,6 +176,7 @@ func (s *search) apply(c *client) bool {
 		}
 	case release:
 		q.Release(owner, 0, 0)
+		q.written = s.broken != unwrittenRelease
 		c.answer = driver.Entry{State: driver.Lost}
 	}
 	next, changed := q.record(sight.record, 0)
@@ -220,6 +225,9 @@ func (s *search) begin(w world, i int, current bool) {
 func (s *search) note(w *world, i int) {
 	c := &w.clients[i]
 	c.phase = idle
+	if c.verb == release {
+		w.released |= 1 << c.owner
+	}
 	switch {
 	case c.answer.State == driver.Lost:
 		c.owner, c.ending, c.until, c.token = 0, false, 0, 0
@@ -260,6 +268,15 @@ func (s *search) reach(w world) {
 		}
 		if s.broken != sightAtRequest || c.phase != reading && c.phase != read {
 			c.asked = 0
+		}
+	}
+	for _, e := range s.values[w.object].Entries {
+		owner, err := strconv.Atoi(e.Owner)
+		if err != nil {
+			panic(err)
+		}
+		if w.released&(1<<owner) != 0 {
+			s.fault = "an owner that was released has an entry"
 		}
 	}
 	if holders > 1 {
@@ -315,7 +332,7 @@ func (s *search) expand(w world) {
 			c.tries--
 			c.sent = 0
 			if c.owner == 0 {
-				c.verb, c.owner = acquire, int8(10*(i+1))+c.tries
+				c.verb, c.owner = acquire, int8(8*(i+1))+c.tries
 				s.begin(next, i, false)
 				continue
 			}
@@ -385,7 +402,8 @@ func explore(b broken, clients, tries, faults, gains int) *search {
 	return s
 }
 
-// In every history at most one client relies on the lock, and tokens rise.
+// In every history at most one client relies on the lock, tokens rise, and a release that was answered
+// has left nothing.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	bounds := [][4]int{{2, 2, 1, 0}, {2, 2, 0, 1}, {3, 1, 1, 0}}
@@ -405,7 +423,11 @@ func TestModel(t *testing.T) {
 func TestBrokenModels(t *testing.T) {
 	t.Parallel()
 	for b, what := range brokenModels {
-		s := explore(b, 2, 3, 0, 0)
+		faults := 0
+		if b == unwrittenRelease {
+			faults = 1
+		}
+		s := explore(b, 2, 3, faults, 0)
 		t.Logf("%s: %s after %d states", what, s.fault, len(s.worlds))
 		if s.fault == "" {
 			t.Errorf("%s: nothing goes wrong", what)
