@@ -166,6 +166,7 @@ func TestForeignFiles(t *testing.T) {
 	outside := filepath.Join(dir, "outside")
 	writeFile(t, outside, "precious")
 	writeFile(t, in("README"), "hello")
+	writeFile(t, in(".json"), "hello")
 	err := errors.Join(
 		os.MkdirAll(in("folder.json"), 0o700),
 		os.Symlink(in("good.json"), in("near.json")),

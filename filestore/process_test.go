@@ -404,6 +404,23 @@ func TestRenewSome(t *testing.T) {
 	}
 }
 
+// What cannot be written, since the folder is deleted meanwhile, is not said to be done.
+func TestFolderDeletedMeanwhile(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req, _ := granted(t, s, "name", time.Hour)
+	for range 30 { // They have several pages.
+		waiting(t, s, request("name", time.Hour))
+	}
+	err := s.do(t.Context(), fileName("name"), newActor("name", req.Owner), makesSession, func(st *state) error {
+		st.release(0)
+		return os.RemoveAll(s.dir)
+	})
+	wantError(t, err, os.ErrNotExist)
+	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}); err != nil {
+		t.Error(err)
+	}
+}
+
 // The file of a free name is deleted soon, also if the name was held again meanwhile.
 func TestFreeFile(t *testing.T) {
 	s := openTest(t, t.TempDir())

@@ -44,7 +44,7 @@ type session struct {
 	mu      sync.Mutex
 	entries map[string]ownEntry // by the hash of the owner
 	busy    time.Time           // when run saw an entry for the last time
-	sleeps  bool                // run has seen none for some time, and must be woken
+	rests   bool                // the next look of run is too late for a new hold
 }
 
 // An ownEntry is an entry that was made, or last renewed, through this Store.
@@ -233,7 +233,7 @@ func (s *session) note(st *state) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i < 0 {
+	if i < 0 || st.queue.Entries()[i].Kept {
 		delete(s.entries, own.hash)
 		return
 	}
@@ -244,8 +244,8 @@ func (s *session) note(st *state) {
 
 // wakeLocked wakes run for an entry, unless that is a hold, at which the next look is in time.
 func (s *session) wakeLocked(e ownEntry) {
-	if e.position > 0 || s.sleeps {
-		s.sleeps = false
+	if e.position > 0 || s.rests {
+		s.rests = false
 		select {
 		case s.changed <- struct{}{}:
 		default: // It has been woken.
@@ -290,7 +290,7 @@ func (s *session) run() {
 		if len(s.entries) == 0 && !sleeps {
 			interval = holdLook
 		}
-		s.sleeps = sleeps
+		s.rests = watcher == nil && interval > holdLook
 		s.mu.Unlock()
 
 		switch {

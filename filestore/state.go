@@ -90,6 +90,9 @@ func (f *folder) update(
 func (st *state) read() error {
 	host := &st.folder.store.host
 	st.header = header{Format: fileFormat, Name: st.who.name, bootMark: host.bootMark()}
+	if st.file == "" {
+		return nil
+	}
 	opened, info, err := st.folder.open(st.file, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

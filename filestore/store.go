@@ -214,7 +214,7 @@ func (s *Store) settle(file string, timeout time.Duration) error {
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		var files []string
-		err := s.do(ctx, fileName(""), actor{}, makesNothing, func(st *state) (err error) {
+		err := s.do(ctx, "", actor{}, makesNothing, func(st *state) (err error) {
 			files, err = st.folder.names()
 			return err
 		})
@@ -314,7 +314,7 @@ const (
 	makesAll
 )
 
-// do makes a request, which is a verb on a file. The requests that use the same kernel lock begin
+// do makes a request, which is a verb on a file, or on none if file is "". The requests that use the same kernel lock begin
 // in the order in which they were made, each when the one before it has ended: so a Release ends
 // what an Acquire before it has granted late. A request has a goroutine of its own, which waits for
 // the disk for as long as that hangs.
@@ -361,7 +361,7 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 		switch {
 		case errors.Is(err, os.ErrClosed):
 			err = driver.ErrClosed
-		case errors.Is(err, fs.ErrNotExist) && makes < makesAll:
+		case errors.Is(err, fs.ErrNotExist) && makes < makesAll && phase.Load() != running:
 			err = nil // Nothing is held in a folder that is missing.
 		}
 		<-turn

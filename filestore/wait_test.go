@@ -163,19 +163,32 @@ func TestIdleStore(t *testing.T) {
 	released(t, s, place)
 	eventually(t, "the Store closes its watcher", s.idle)
 
+	kept, _ := granted(t, s, "kept", time.Hour)
+	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	eventually(t, "the Store forgets what it has kept", s.idle)
+
 	other, own := openTest(t, s.dir), s.folder.session.Load()
-	for range 3 {
-		eventually(t, "the Store looks at nothing", func() bool {
+	for round := range 5 {
+		if round == 3 { // with a place far behind, at which it looks seldom
+			granted(t, other, "far", time.Hour)
+			for range 100 {
+				waiting(t, other, request("far", time.Hour))
+			}
+			waiting(t, s, request("far", time.Hour))
+		}
+		eventually(t, "the Store rests", func() bool {
 			own.mu.Lock()
 			defer own.mu.Unlock()
-			return own.sleeps
+			return own.rests
 		})
 		held, _ := granted(t, s, "name", time.Hour)
 		notices := told(t, s, held.Owner)
 		if _, err := other.Break(t.Context(), "name", 0); err != nil {
 			t.Fatal(err)
 		}
-		within(t, "the break of a hold after a rest", time.Second, notices)
+		within(t, "the break of a hold after a rest", time.Second/2, notices)
 		if err := release(s, held); err == nil {
 			t.Error("a broken hold is released")
 		}
