@@ -125,12 +125,14 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	s.entries[id(a.Name, a.Owner)] = e
 	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
 		clientv3.Compare(clientv3.ModRevision(s.epochKey(a.lease)), "=", a.lease.epoch),
 		clientv3.Compare(clientv3.ModRevision(s.tokenKey(a.Name)), "=", a.lastAt),
 		s.isBase(rec.Base),
 	}
 	s.mu.Unlock()
+	if a.anyway || len(a.queue.records) > 0 {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0))
+	}
 	if a.anyway {
 		ops = append([]clientv3.Op{s.getEntries(a.Name)}, ops...)
 	} else {

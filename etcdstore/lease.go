@@ -262,21 +262,19 @@ func (s *Store) sweep() {
 		}
 		s.mu.Unlock()
 		for _, e := range due {
-			if s.endOver(e) != nil {
-				break // It is done the next time.
-			}
+			s.endOver(e)
 		}
 	}
 }
 
 // endOver ends an entry that its owner has not renewed in time, unless that has renewed it at last.
-// One on a lease of another Store has been renewed there.
-func (s *Store) endOver(e *entry) error {
+// One on a lease of another Store has been renewed there. What fails is done the next time.
+func (s *Store) endOver(e *entry) {
 	ctx, cancel := context.WithTimeout(s.alive, requestBound)
 	defer cancel()
 	_, revision, err := s.look(ctx, e)
 	if err != nil {
-		return err
+		return
 	}
 	s.mu.Lock()
 	snapshot, isNotOurs := *e, revision == 0 && !e.isUnanswered() || revision != 0 && !s.isOurs(e.on)
@@ -285,9 +283,8 @@ func (s *Store) endOver(e *entry) error {
 	}
 	s.mu.Unlock()
 	if !isNotOurs {
-		_, err = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
+		_, _ = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
 	}
-	return err
 }
 
 // endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether

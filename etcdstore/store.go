@@ -149,8 +149,11 @@ func (s *Store) Close() error {
 	if wasClosed || s.configErr != nil {
 		return nil
 	}
-	if len(s.entries) == 0 {
-		s.revoke(context.Background(), slices.Collect(maps.Values(s.leases))...)
+	s.mu.Lock() // A request may be under way still.
+	isUnused, leases := len(s.entries) == 0, slices.Collect(maps.Values(s.leases))
+	s.mu.Unlock()
+	if isUnused {
+		s.revoke(context.Background(), leases...)
 	}
 	if !s.ownsClient {
 		return nil

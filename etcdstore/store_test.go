@@ -222,6 +222,12 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 	const ttl = 2 * time.Second
 	s, other := open(t, member), open(t, member)
+	spoilt := func(i int) string { return fmt.Sprint("spoilt", i) }
+	for i := range 50 { // They cannot be read, which hinders no other.
+		grant(t, s, driver.Request{Name: spoilt(i), Owner: "owner", TTL: time.Millisecond})
+		_, err := s.client.Put(t.Context(), s.entriesKey(spoilt(i))+"x", "foreign")
+		must(t, err)
+	}
 	for _, name := range []string{"unrenewed", "adopted", "left", "renewed"} {
 		req := request("owner", ttl)
 		req.Name = name
@@ -243,6 +249,10 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 		if holds, err := s.Lookup(t.Context(), name); len(holds) > 0 || err != nil {
 			t.Errorf("Lookup: %v, %v, want %q free", holds, err, name)
 		}
+	}
+	for i := range 50 {
+		_, err := s.client.Delete(t.Context(), s.entriesKey(spoilt(i))+"x")
+		must(t, err)
 	}
 	for _, s := range []*Store{s, other} {
 		eventually(t, "end of all entries but one", func() bool {
