@@ -135,7 +135,7 @@ func testImage(t *testing.T, folder string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.Config.User != "65534:65534" || len(config.RootFS.DiffIDs) != 3 {
+		if config.Config.User != "65534:65534" || len(config.RootFS.DiffIDs) != 4 {
 			t.Errorf("the image runs as %q and has %d layers", config.Config.User, len(config.RootFS.DiffIDs))
 		}
 		runImage(t, image, config)
