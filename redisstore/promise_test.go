@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,37 @@ func everything(server *servers.Redis) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")
+}
+
+// Of calls that are sent together, none is granted a token after another has failed for want of a
+// right.
+func TestTokensWithoutARight(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	all := open(t, server.Addr, nil)
+	for _, missing := range []string{"incrby", "set", "zremrangebyscore", "zscore", "zadd"} {
+		server.Do("FLUSHALL")
+		last := pair(t, all, "b", 0)
+		grant(t, all, "held", time.Minute)                                      // so that not all are free
+		server.Do("SET", all.prefix+counterSuffix, strconv.FormatInt(last, 10)) // behind the clock
+		server.Do("ACL", "SETUSER", missing, "on", ">pw", "~lock:*", "&lock:*", "+@all", "-"+missing)
+		s := openFromURL(t, "redis://"+missing+":pw@"+server.Addr)
+		var together []*call
+		for _, name := range []string{"a", "b", "c", "held"} {
+			req := request(name, time.Minute)
+			req.Place = time.Minute
+			together = append(together, acquireCall(s, req))
+		}
+		sendTogether(s, together...)
+		for i, c := range together {
+			if place, ok := c.reply.([]any); ok && c.err == nil && len(place) > 1 && place[0] == "waiting" && place[1] == int64(1) {
+				t.Errorf("without %s call %d is answered %v", missing, i, place)
+			}
+			if token, ok := c.reply.(int64); ok && token <= last {
+				t.Errorf("without %s call %d is granted %d after %d", missing, i, token, last)
+			}
+		}
+	}
 }
 
 // Whatever right a user lacks: an error that says that nothing was changed is true, and says what

@@ -71,6 +71,13 @@ func TestSequenceLost(t *testing.T) {
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
 	s := open(t, server.Addr, opts)
+	for _, kind := range []string{"CACHE 2", "INCREMENT -1", "CYCLE"} {
+		pgtest.Execute(t, server.URL("postgres"), `CREATE SEQUENCE public."Lost Tokens" `+kind)
+		if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Migrate with a sequence that has %s: %v, want ErrInvalid", kind, err)
+		}
+		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
+	}
 	_, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
 	if !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "Migrate") {
 		t.Errorf("Acquire without the sequence: %v, want it to say Migrate", err)

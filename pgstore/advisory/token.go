@@ -68,10 +68,10 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return s.wrapErr(err)
 	}
 	var rises bool
-	err = conn.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
+	err = conn.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle AND seqcache = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
 		pgx.QueryExecModeExec, s.sequence()).Scan(&rises)
 	if err == nil && !rises || err == pgx.ErrNoRows {
-		return fmt.Errorf("%w: %s is not a sequence that rises: name another", driver.ErrInvalid, s.sequence())
+		return fmt.Errorf("%w: %s is not a sequence that rises, without a cache: name another", driver.ErrInvalid, s.sequence())
 	}
 	return s.wrapErr(err)
 }

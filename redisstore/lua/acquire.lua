@@ -19,15 +19,16 @@ local function makeToken(lock, floor)
     return {'ahead'}
   end
   if token + tokens - 1 > lastToken then
-    lastToken = call('INCRBY', KEYS[1], tokens * locks)
-    if lastToken < clock - 1000 then
-      lastToken = clock + tokens * locks
-      call('SET', KEYS[1], format('%d', lastToken))
+    local last = call('INCRBY', KEYS[1], tokens * locks)
+    if last < clock - 1000 then
+      last = clock + tokens * locks
+      call('SET', KEYS[1], format('%d', last))
     end
-    token = lastToken - tokens * locks + 1
+    token = last - tokens * locks + 1
     if tokensAhead then
       call('ZREMRANGEBYSCORE', ahead, '-inf', format('(%d', token))
     end
+    lastToken = last -- An error before leaves the counter to the next lock.
   end
   nextToken = token + tokens
   if tokensAhead or floor > token then
