@@ -50,9 +50,10 @@
 // A server that is too busy (503 SlowDown, or 429) is unavailable, and the lock is not reported as
 // held. A token may be up to the difference of two clients' clocks ahead of the time.
 //
-// All clients of a name write one object, one after the other. With 50 ms for a request, 30 waiters
-// write it as often as it can be written: a hold with a TTL of 10 s was then renewed with 1 s left.
-// Where many wait, use a TTL of a minute or more, or MaxAttempts and Backoff, which make no place.
+// All clients of a name write one object, one after the other, and a hold comes before places. With
+// 50 ms for a request, a hold with a TTL of 10 s was renewed beside 30 waiters with more than 5 s
+// left, and beside 60, on a busy machine, once with less than 1 s. Where many wait, use a TTL of a
+// minute or more, or MaxAttempts and Backoff, which make no place.
 //
 // Objects that are deleted by hand, by a rule of the bucket, or by a restored copy are locks that
 // are forgotten.
@@ -63,9 +64,10 @@
 //
 // A lock takes a GET and a PUT, and its release a PUT. A renewal, every third of the TTL, is a PUT:
 // 360 an hour with the default TTL, 180 with a minute. A waiter sends about a PUT every second and a
-// half, 2,400 an hour, and makes others on the name try again. At 0.005 $ for 1,000 PUTs, the list
-// price of Amazon in many regions, a held lock costs 0.2 cents an hour and a waiter 1.2 cents. Each
-// Store sends two PUTs before its first write, to see that the server is fit.
+// half, 2,400 an hour. Where many wait for a name it sends as many GETs, and each PUT about four
+// times. At 0.005 $ for 1,000 PUTs, the list price of Amazon in many regions, a held lock costs 0.2
+// cents an hour and a waiter 1.2 cents. Each Store sends two PUTs before its first write, to see that
+// the server is fit.
 //
 // # Server set-up
 //

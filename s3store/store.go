@@ -3,6 +3,7 @@ package s3store
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -41,8 +42,9 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	switch {
 	case client == nil || bucket == "":
 		return nil, fmt.Errorf("%w: no S3 client, or no bucket", driver.ErrInvalid)
-	case len(prefix) > maxPrefix || strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return nil, fmt.Errorf("%w: the prefix has a control character, or more than %d bytes", driver.ErrInvalid, maxPrefix)
+	case len(prefix) > maxPrefix || prefix == "./" || !fs.ValidPath(strings.TrimSuffix(prefix, "/")) ||
+		strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return nil, fmt.Errorf("%w: the prefix is no path as in a/b/, has a control character, or more than %d bytes", driver.ErrInvalid, maxPrefix)
 	}
 	o := &objects{client: client, bucket: bucket, prefix: prefix, turn: make(chan struct{}, 1)}
 	return &Store{Store: casrecord.New(o, driver.Guarantees{Store: "s3", Restart: driver.FateKept, Failover: driver.FateKept}), objects: o, end: func() {}}, nil

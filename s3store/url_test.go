@@ -51,7 +51,7 @@ func TestURL(t *testing.T) {
 		"s3://key:secret@b?region=r", "s3://b?region=r#secret", "s3://b?region=r&key=secret", "s3://b?region=r&region=s",
 		"s3://b?region=r&path_style=secret", "s3://b?endpoint=secret", "s3://b?endpoint=ftp://secret", "s3://b?endpoint=http://u:secret@h",
 		"s3://b?endpoint=http://h?x=secret", "s3://b?endpoint=http://", "s3://b?endpoint=http://%zz:secret", "s3://b/a%0ab?region=r",
-		"s3://b/" + strings.Repeat("p", 240) + "?region=r",
+		"s3://b/" + strings.Repeat("p", 240) + "?region=r", "s3://b/a//b?region=r", "s3://b/a/../b?region=r", "s3://b/.?region=r",
 	} {
 		if _, err := openText(t, text); !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", text, err)

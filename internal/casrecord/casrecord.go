@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"sync"
@@ -48,9 +49,9 @@ type Objects interface {
 var ErrChanged = errors.New("the object has changed")
 
 const (
-	grain    = 2 * time.Second        // how late a store that waits may see the end of an entry
-	maxPause = 500 * time.Millisecond // before a verb begins anew
-	maxNames = 1 << 14                // of which a store remembers what it has seen
+	grain    = 2 * time.Second       // how late a store that waits may see the end of an entry
+	maxPause = 50 * time.Millisecond // for each entry, before a verb begins anew
+	maxNames = 1 << 14               // of which a store remembers what it has seen
 )
 
 // A Store is a [driver.Store] over Objects.
@@ -132,7 +133,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (found bool, err error) {
 	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
 		found, _ = q.Release(req.Owner, req.Keep, now)
-		q.written = true
+		q.urgent = true
 		return nil
 	})
 	return found && err == nil, err
@@ -211,17 +212,23 @@ func (s *Store) Close() error {
 
 // update carries out a verb on a name: it writes what the verb has changed. The verb is called
 // again, with another queue, as often as the object has changed meanwhile. What changes nothing, a
-// refusal for instance, is answered from a record that was read during the call.
+// refusal for instance, is answered from a record that was read during the call. The more entries
+// there are, the longer a place pauses before it begins anew: a hold does not, nor does a release,
+// so that many waiters do not keep a hold from being renewed.
 func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.Duration) error) error {
 	seen, err := s.enter(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer seen.leave()
-	current := false
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, maxPause) {
+	current, contended := false, false
+	for {
 		if !seen.known {
-			if err := s.read(ctx, name, seen); err != nil {
+			err := s.read(ctx, name, seen)
+			if err != nil && contended && ctx.Err() != nil {
+				return &driver.RetryError{Err: fmt.Errorf("others have changed the object each time: %w", ctx.Err())}
+			}
+			if err != nil {
 				return err
 			}
 			current = true
@@ -246,20 +253,19 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 			seen.see(next, version, time.Since(s.created))
 			return nil
 		}
-		contended := current
-		seen.known, current = false, false
-		switch {
-		case !errors.Is(err, ErrChanged):
+		if !errors.Is(err, ErrChanged) {
 			return err
-		case !contended:
-			continue // What was seen before the call was old.
 		}
-		timer := time.NewTimer(rand.N(pause))
+		contended = contended || current
+		seen.known, current = false, false
+		if !contended || q.urgent {
+			continue // What was seen before the call was old, or the holder is to be in front.
+		}
+		timer := time.NewTimer(rand.N(maxPause * time.Duration(q.Len()+1)))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return driver.NotApplied(ctx.Err())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -143,6 +144,25 @@ func (o *lateObjects) Put(ctx context.Context, name string, value []byte, versio
 		return err
 	}
 	return "", errLost
+}
+
+// changing is Objects that somebody else has always just changed.
+type changing struct{ Objects }
+
+func (changing) Put(context.Context, string, []byte, string) (string, error) { return "", ErrChanged }
+
+// What others leave no time for is not applied, and can be done later: the store is there.
+func TestContended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(changing{&memory{objects: map[string]object{}}}, fates)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var later *driver.RetryError
+		res, err := s.Acquire(ctx, driver.Request{Name: "name", Owner: "o", Holder: "h", TTL: time.Hour})
+		if !errors.As(err, &later) || !errors.Is(err, context.DeadlineExceeded) || res.Granted {
+			t.Errorf("Acquire of an object that always changes: %+v, %v; want a RetryError", res, err)
+		}
+	})
 }
 
 var fates = driver.Guarantees{Store: "objects", Restart: driver.FateKept, Failover: driver.FateKept}

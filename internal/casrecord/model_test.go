@@ -176,7 +176,7 @@ func (s *search) apply(c *client) bool {
 		}
 	case release:
 		q.Release(owner, 0, 0)
-		q.written = s.broken != unwrittenRelease
+		q.urgent = s.broken != unwrittenRelease
 		c.answer = driver.Entry{State: driver.Lost}
 	}
 	next, changed := q.record(sight.record, 0)

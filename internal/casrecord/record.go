@@ -69,7 +69,7 @@ func (s *sighting) see(rec record, version string, now time.Duration) {
 type queue struct {
 	lockqueue.Queue[data]
 	counter lockqueue.Counter
-	written bool // the record is written even if the verb changes nothing
+	urgent  bool // it is of a hold or a release: written even if nothing changes, and in front of places
 }
 
 // data is what else belongs to an entry.
@@ -97,6 +97,7 @@ func (s *sighting) queue() *queue {
 // may have seen the entry sooner, and expect an earlier end.
 func (q *queue) renew(req driver.RenewRequest, now time.Duration) driver.Entry {
 	own, _ := q.Renew(req.Owner, req.Token, req.TTL, now)
+	q.urgent = q.urgent || own.State == driver.Held
 	for _, e := range q.Entries() {
 		if e.Token == own.Token {
 			e.Data.until = 0
@@ -108,7 +109,7 @@ func (q *queue) renew(req driver.RenewRequest, now time.Duration) driver.Entry {
 // record returns the record of the queue, and whether it differs from the one before.
 func (q *queue) record(before record, now time.Duration) (rec record, changed bool) {
 	rec = record{Format: format, Name: before.Name, Writes: before.Writes + 1, Last: q.counter.Last}
-	changed = q.written || q.Len() != len(before.Entries)
+	changed = q.urgent || q.Len() != len(before.Entries)
 	for _, e := range q.Entries() {
 		next := e.Data.entry
 		if e.Until != e.Data.until || e.Kept != next.Kept {
