@@ -139,7 +139,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 }
 
 // Close implements [driver.Store]. It ends the notices, and its leases if it has no entries, for a
-// second at most, and closes the client if the store was opened from a URL.
+// second at most, and closes the client if the store was opened from a URL. The client may wait
+// forever for a watch that ended meanwhile: Close leaves it alone after a second.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.alive.Err() != nil
@@ -158,7 +159,14 @@ func (s *Store) Close() error {
 	if !s.ownsClient {
 		return nil
 	}
-	return s.client.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- s.client.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(time.Second):
+		return nil
+	}
 }
 
 // begin returns the context of a call, which has a deadline, or the error of one that need not
