@@ -3,9 +3,11 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
@@ -19,7 +21,7 @@ func until(ctx context.Context, _ election.Term) error {
 // TestTermsFollowResignations: of three candidates one leads, and when it resigns another is
 // elected, under a greater token.
 func TestTermsFollowResignations(t *testing.T) {
-	s := storetest.Server(t)
+	open := storetest.Server(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	elected := make(chan election.Term, 16)
 	o := &election.Options{
@@ -30,12 +32,13 @@ func TestTermsFollowResignations(t *testing.T) {
 	}
 	candidates := map[string]*election.Election{}
 	ended := make(chan error, 3)
-	for _, locks := range s.Replicas(t, 3) {
+	for i := range 3 {
+		locks := open(&holdfast.Config{Holder: fmt.Sprint("candidate-", i)})
 		e := election.New(locks, "office", o)
 		candidates[locks.Holder()] = e
 		go func() { ended <- e.Run(ctx, until) }()
 	}
-	watcher := election.New(s.Open(t, nil), "office", nil)
+	watcher := election.New(open(nil), "office", nil)
 
 	term := receive(t, elected)
 	for range len(candidates) - 1 {

@@ -78,7 +78,7 @@ func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
 
 // TestReplicas that call all the time do not pass more often than they may.
 func TestReplicas(t *testing.T) {
-	s := storetest.Server(t)
+	open := storetest.Server(t)
 	const calls, window = 3, 250 * time.Millisecond
 	// The return of Take is seen late on a busy machine: so the release is noted as well, which
 	// comes before the last look at the clock.
@@ -87,7 +87,7 @@ func TestReplicas(t *testing.T) {
 	var group sync.WaitGroup
 	for range 3 {
 		var released time.Time
-		locks := s.Open(t, &holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+		locks := open(&holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
 			if e.Kind == holdfast.EventReleased || e.Kind == holdfast.EventKept {
 				released = time.Now()
 			}

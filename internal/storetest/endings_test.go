@@ -1,6 +1,4 @@
-//go:build unix
-
-package storetest
+package storetest_test
 
 import (
 	"context"
@@ -8,14 +6,17 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/httplock"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/once"
 )
 
@@ -86,17 +87,14 @@ type ending struct {
 	// context. Otherwise no other client has it while Lock.Err returns nil, unless it is broken by
 	// force.
 	alone, broken bool
-
-	slow bool // a round takes as long as a renewal or a TTL
 }
 
-// A round is work under a recipe that is cut short once, while another client waits.
+// A round is work under a recipe that is cut short, while another client waits.
 type round struct {
-	name   string
+	store  *faultstore.Store // of c alone
 	c      *holdfast.Client
 	other  *holdfast.Client
 	cancel context.CancelFunc
-	link   *Link
 }
 
 var endings = []*ending{
@@ -114,76 +112,53 @@ var endings = []*ending{
 		want: nil, alone: true,
 	},
 	{
-		name: "Break", end: func(r *round) error {
-			_, err := r.c.Break(context.Background(), r.name, 0)
-			return err
-		},
+		name: "Break", end: func(r *round) error { return breakLock(r.c) },
 		want: []error{holdfast.ErrLost, holdfast.ErrTaken}, broken: true,
 	},
 	{
-		name: "broken elsewhere", end: func(r *round) error {
-			_, err := r.other.Break(context.Background(), r.name, 0)
-			return err
-		},
-		want: []error{holdfast.ErrLost}, broken: true, slow: true,
+		name: "broken elsewhere", end: func(r *round) error { return breakLock(r.other) },
+		want: []error{holdfast.ErrLost}, broken: true,
 	},
 	{
-		name: "loss", end: func(r *round) error { r.link.Cut(); return nil },
-		want: []error{holdfast.ErrLost, holdfast.ErrExpired}, slow: true,
+		name: "loss", end: func(r *round) error { r.cut(faultstore.Hang); return nil },
+		want: []error{holdfast.ErrLost, holdfast.ErrExpired},
 	},
 }
 
-// Endings checks that, however the work of Do, DoAll or a recipe is cut short, the error shows it
-// although the work returns nil, no other client has the lock too soon, and the next one gets it.
-func Endings(t *testing.T, s *Store) {
-	t.Helper()
-	other := s.Open(t, nil)
-	_, err := other.Break(t.Context(), "nobody", 0)
-	breaks := !errors.Is(err, holdfast.ErrUnsupported)
-	for _, e := range endings {
-		if e.name == "loss" && !s.Networked() || e.broken && !breaks {
-			continue
-		}
-		var group sync.WaitGroup // The recipes wait for most of the time.
-		for kind, run := range recipes {
-			if kind != "once" || other.Guarantees().Keep {
-				group.Go(func() {
-					t.Run(e.name+"/"+kind, func(t *testing.T) { e.rounds(t, s, other, kind, run) })
-				})
-			}
-		}
-		group.Wait()
+func breakLock(c *holdfast.Client) error {
+	_, err := c.Break(context.Background(), "a", 0)
+	return err
+}
+
+// cut has all requests of the first client meet with the fault.
+func (r *round) cut(fault faultstore.Fault) {
+	for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+		r.store.Set(op, fault)
 	}
 }
 
-// rounds has the ending come to a recipe several times.
-func (e *ending) rounds(t *testing.T, s *Store, other *holdfast.Client, kind string, run recipe) {
-	underDo := kind == "Do" || kind == "DoAll"
-	rounds := Rounds(t, 10)
-	if underDo {
-		rounds = Rounds(t, 25)
-	}
-	if e.slow {
-		rounds = 2
-	}
-	want := e.want
-	if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
-		want = []error{context.Canceled}
-	}
-	r := &round{other: other}
-	for i := range rounds {
-		r.name = fmt.Sprintf("%s/%s/%d", e.name, kind, i)
-		if e.name == "loss" {
-			r.link = s.Link(t)
-			r.c = s.OpenURL(t, r.link.URL, nil)
-		} else if i == 0 || e.name == "Close" {
-			r.c = s.Open(t, nil)
-		}
-		r.run(t, e, run, want)
-		if underDo { // once keeps the name
-			if err := other.TryDo(t.Context(), r.name, nil, nothing); err != nil {
-				t.Errorf("%s: at the end of a round: %v", r.name, err)
+// However the work of Do, DoAll or a recipe is cut short, the error shows it although the work
+// returns nil, no other client has the lock too soon, and the next one gets it.
+func TestEndings(t *testing.T) {
+	for _, e := range endings {
+		for kind, run := range recipes {
+			want := e.want
+			if e.name == "SIGTERM" && kind != "httplock" { // the error of the work
+				want = []error{context.Canceled}
 			}
+			t.Run(e.name+"/"+kind, func(t *testing.T) {
+				storetest.Virtual(t, func(t *testing.T, store driver.Store) {
+					faulty := faultstore.Wrap(store)
+					r := &round{store: faulty, c: storetest.Client(t, faulty, "first"), other: storetest.Client(t, store, "other")}
+					r.run(t, e, run, want)
+					if kind == "once" { // keeps the name
+						return
+					}
+					if err := r.other.TryDo(t.Context(), "a", nil, func(context.Context) error { return nil }); err != nil {
+						t.Errorf("at the end of a round: %v", err)
+					}
+				})
+			})
 		}
 	}
 }
@@ -196,11 +171,10 @@ func (r *round) run(t *testing.T, e *ending, run recipe, want []error) {
 	defer cancel()
 	r.cancel = cancel
 	var inside atomic.Bool
-	var valid atomic.Int64 // when the lock was last seen to be held
-	epoch := time.Now()
+	var valid atomic.Pointer[time.Time] // when the lock was last seen to be held
 	begun, result := make(chan struct{}), make(chan error, 1)
 	go func() {
-		result <- run(ctx, r.c, r.name, func(ctx context.Context) error {
+		result <- run(ctx, r.c, "a", func(ctx context.Context) error {
 			inside.Store(true)
 			defer inside.Store(false)
 			close(begun)
@@ -209,9 +183,9 @@ func (r *round) run(t *testing.T, e *ending, run recipe, want []error) {
 				held = set
 			}
 			for ctx.Err() == nil {
-				at := time.Since(epoch)
+				at := time.Now()
 				if held.Err() == nil {
-					valid.Store(int64(at))
+					valid.Store(&at)
 				}
 				select {
 				case <-ctx.Done():
@@ -227,37 +201,29 @@ func (r *round) run(t *testing.T, e *ending, run recipe, want []error) {
 	}()
 	<-begun
 	next := make(chan error, 1)
-	follow := func() {
-		next <- run(t.Context(), r.other, r.name, func(context.Context) error {
-			entered := time.Since(epoch)
-			if !e.broken && (e.alone && inside.Load() || !e.alone && valid.Load() >= int64(entered)) {
-				t.Errorf("%s: the next holder is too early", r.name)
+	go func() {
+		next <- run(t.Context(), r.other, "a", func(context.Context) error {
+			if !e.broken && (e.alone && inside.Load() || !e.alone && !valid.Load().Before(time.Now())) {
+				t.Error("the next holder is too early")
 			}
 			return nil
 		})
-	}
-	if !e.broken {
-		go follow()
-	}
+	}()
+	synctest.Wait()
 	if err := e.end(r); err != nil {
-		t.Fatalf("%s: %v", r.name, err)
-	}
-	if e.broken { // a quorum breaks node by node, and could hit the next holder
-		go follow()
+		t.Fatal(err)
 	}
 	if err := <-next; err != nil {
-		t.Errorf("%s: the next: %v", r.name, err)
+		t.Errorf("the next: %v", err)
 	}
-	if r.link != nil {
-		r.link.Mend() // a leader that was deposed stands again before Run returns
-	}
+	r.cut(nil) // A leader that was deposed stands again before Run returns.
 	err := <-result
 	if (err == nil) != (want == nil) {
-		t.Errorf("%s: %v, want an error: %v", r.name, err, want)
+		t.Errorf("%v, want an error: %v", err, want)
 	}
 	for _, want := range want {
 		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want an error that matches %q", r.name, err, want)
+			t.Errorf("%v, want an error that matches %q", err, want)
 		}
 	}
 }
