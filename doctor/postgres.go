@@ -110,13 +110,9 @@ func examineAdvisory(ctx context.Context, store *advisory.Store) (all []Finding,
 			return err
 		}
 		options := store.Options()
-		severity := Failure
-		if options.SessionPooled {
-			severity = Note
-		}
-		found.check("advisory.pooler", "the connection is to the server itself", pooled, severity,
+		found.check("advisory.pooler", "the connection is to the server itself", pooled, Failure,
 			"a pooler is in the path: one that pools transactions would grant a lock twice", "connections to the server itself",
-			"its address in the URL; or session_pooled=true (SessionPooled), if the pooler pools sessions; or the table (postgres://)")
+			"its address in the URL, or the table (postgres://)")
 		var standby, exists, mayDraw bool
 		var locks, capacity int
 		var idle *int64

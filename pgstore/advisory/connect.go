@@ -64,9 +64,9 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	case standby:
 		return errStandby
-	case s.pid != conn.PgConn().PID() && !s.store.options.SessionPooled:
+	case s.pid != conn.PgConn().PID():
 		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
-			"connect to the server itself, or say SessionPooled if it pools sessions, or use the lease table (postgres://)", driver.ErrUnsupported)
+			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
 	neutral := fmt.Sprintf("SET statement_timeout = 0; SET lock_timeout = %d", s.store.lockTimeout.Milliseconds())
 	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
@@ -145,7 +145,7 @@ func transport(conn *pgx.Conn) net.Conn {
 func (s *Store) Connections() (files []*os.File, err error) {
 	s.mu.Lock()
 	holding := map[*session]bool{}
-	for _, e := range s.holds {
+	for _, e := range s.owners {
 		if e.state == held {
 			holding[e.session] = true
 		}

@@ -17,9 +17,9 @@
 //
 // One connection has all locks that were free when they were acquired. A connection that is in
 // doubt is closed, and its server process is ended, so that a client is not locked out by its own
-// session. A renewal checks whether the session is alive, once for all its locks, unless the lock
-// was granted to a wait of less than a second. The locks of one session are lost together, and
-// cannot be renewed or released through another Store.
+// session. A renewal checks whether the session is alive, once for all its locks. Only the first
+// one after a wait does not, if it ends while the server still keeps a silent session. The locks of
+// one session are lost together, and cannot be renewed or released through another Store.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end
@@ -33,6 +33,9 @@
 // nothing of a lock but its key. [LockTx] has shared locks. [Store.Lookup] reports whether a name
 // is held. [Store.Locks] shows the holders and the waiters of all programs.
 //
+// The server's sessions share a lock table of fixed size: when it is full, the statements of other
+// programs fail as well. A Store stops when it has half of it.
+//
 // # What can go wrong
 //
 // Anything that ends a session frees its locks while their holder may still be at work:
@@ -44,8 +47,8 @@
 //
 // A server that does not reply for four seconds costs a session, with all its locks.
 //
-// A transaction-level pooler in the path would grant a lock twice: the Store detects it when it
-// connects, and refuses. A standby has locks of its own, and is refused.
+// A transaction-level pooler in the path would grant a lock twice: the Store detects poolers when it
+// connects, and refuses all of them. A standby has locks of its own, and is refused.
 //
 // A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
 // process that hangs while it waits is granted the key in its turn, and keeps it until the server
@@ -70,7 +73,5 @@
 //	keys            sha256, the default, or raw: see KeyScheme
 //	namespace       of the keys of sha256, default none
 //	tokens          Options.TokenSequence
-//	session_pooled  Options.SessionPooled, true or false
-//	max_locks       Options.MaxLocks
 //	max_waiters     Options.MaxWaiters
 package advisory

@@ -20,10 +20,7 @@ import (
 
 // sessionsOf are the server processes of a store, none of which waits.
 func sessionsOf(s *Store) (pids []int32) {
-	s.mu.Lock()
-	sessions := s.sessions
-	s.mu.Unlock()
-	for _, sess := range sessions {
+	for _, sess := range s.sessions() {
 		sess.mu.Lock()
 		if sess.conn != nil {
 			pids = append(pids, int32(sess.pid))
@@ -78,26 +75,8 @@ func TestTransactionPooler(t *testing.T) {
 	}
 }
 
-// With a pooler of sessions the locks are those of everybody.
-func TestSessionPooler(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Postgres()
-	pooler := servers.StartPgBouncer(t, server, "pool_mode=session")
-	pooled := keysOf(t)
-	pooled.SessionPooled = true
-	a, b := open(t, pooler.Addr, pooled), open(t, pooler.Addr, pooled)
-	direct := open(t, server.Addr, keysOf(t))
-	req := grant(t, a, "name", time.Minute)
-	refused(t, b, "name")
-	refused(t, direct, "name")
-	if stateOf(t, a, req) != driver.Held || !release(t, a, req) {
-		t.Error("the holder behind the pooler has lost its lock")
-	}
-	grant(t, direct, "name", time.Minute)
-}
-
-// A Store with SessionPooled behind a pooler of transactions loses its locks as soon as another
-// process of the server replies to a renewal.
+// Behind a pooler of transactions that is not recognized as one, a Store loses its locks as soon as
+// another process of the server replies.
 func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
@@ -460,6 +439,7 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	first := grant(t, other, "name", time.Minute)
 	waiter := queue(t, s, "name")
 	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
+	proxy.Mark(nil)
 	proxy.HoldMarked(faultproxy.Up)
 	answer := make(chan driver.Result, 1)
 	go func() {
@@ -469,7 +449,7 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	pgtest.Eventually(t, "attempt", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.holds) == 1
+		return len(s.keys) == 1
 	})
 	release(t, other, first)
 	pgtest.Eventually(t, "turn of the waiter", func() bool { return stateOf(t, s, waiter) == driver.Held })

@@ -89,7 +89,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 		return nil, err
 	}
 	s.mu.Lock()
-	if e := s.holds[key]; e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
+	if e := s.holder(key); e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
 		defer s.mu.Unlock()
 		return []driver.Record{e.record()}, nil
 	}

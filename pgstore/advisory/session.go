@@ -33,8 +33,7 @@ const (
 	lookTime     = 100 * time.Microsecond
 
 	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
-	// most: the server takes little more. For as long after a wait has begun, the first renewal of
-	// what it was granted needs no statement.
+	// most: the server takes little more.
 	idleMargin = time.Second
 	maxIdle    = 24 * 24 * time.Hour
 )
@@ -44,6 +43,7 @@ const (
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
+	entry *entry // of a waiter: what it waits for or has, nil if it is spare; locked by Store.mu
 
 	mu      sync.Mutex    // locked by what uses the fields below
 	conn    *pgx.Conn     // nil if there is none
@@ -53,35 +53,24 @@ type session struct {
 	used    time.Time     // when the last statement was sent
 }
 
-// A call is what a caller wants of a session.
+// A call asks a session to try or to unlock the key of an entry, or only whether it is alive.
 type call struct {
-	verb  verb
-	entry *entry          // nil for a ping
+	entry *entry          // nil: only that
 	req   *driver.Request // of a try
 	ttl   time.Duration   // that the server's timeout has to allow for
-	pings bool            // a try is answered by a ping
 
 	value *int64 // the token of a try, 1 of an unlock; nil if the key was taken, or was not locked
 	res   driver.Result
 	err   error
 }
 
-type verb uint8
-
-const (
-	unlock verb = iota // unlock the key of the entry
-	try                // lock it if it is free
-	ping               // only tell that the session is alive
-)
-
-// newSession adds a session. The caller holds Store.mu.
+// newSession returns a session without a connection.
 func (s *Store) newSession() *session {
 	sess := &session{store: s}
 	sess.queue = batch.Queue[*call]{
 		Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
 		InFlight: 1, Max: 1000, Bound: callTimeout, MinInline: inlineTime,
 	}
-	s.sessions = append(s.sessions, sess)
 	return sess
 }
 
@@ -93,8 +82,8 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch. It unlocks before it tries. It connects for a try alone: without a
-// connection there is nothing to unlock.
+// send carries out a batch. It connects for a try alone: without a connection there is nothing to
+// unlock.
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,18 +91,14 @@ func (s *session) send(_ context.Context, calls []*call) {
 	if time.Since(s.used) > time.Second {
 		s.look()
 	}
-	unlocks, tries := s.store.prepare(calls)
+	keyed, tries, longest := s.store.prepare(calls)
 	var err error
-	if s.conn == nil && len(tries) > 0 {
+	if s.conn == nil && tries {
 		err = s.connect(deadline)
 	}
 	if s.conn != nil {
-		err = errors.Join(s.bound(deadline), s.begin(calls))
-		if err == nil && len(unlocks) > 0 {
-			err = s.execute(s.store.unlockKeys, unlocks)
-		}
-		if err == nil && len(tries) > 0 {
-			err = s.execute(s.store.tryKeys, tries)
+		if err = errors.Join(s.bound(deadline), s.raiseIdleTimeout(longest)); err == nil {
+			err = s.execute(keyed)
 		}
 		if err != nil {
 			err = fmt.Errorf("the connection to the server was lost: %w", err)
@@ -125,7 +110,7 @@ func (s *session) send(_ context.Context, calls []*call) {
 			c.err = err
 		}
 	}
-	s.store.complete(s, calls)
+	s.store.complete(calls)
 }
 
 // bound has what waits for the server fail at a time. The zero Time is none.
@@ -133,24 +118,53 @@ func (s *session) bound(deadline time.Time) error {
 	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
-// begin raises the timeout of the session to the longest TTL, and sends a ping if one is among
-// calls.
-func (s *session) begin(calls []*call) error {
-	longest, pinged := time.Duration(0), false
-	for _, c := range calls {
-		longest = max(longest, c.ttl)
-		pinged = pinged || c.pings || c.verb == ping
-	}
-	if err := s.raiseIdleTimeout(longest); err != nil || !pinged {
-		return err
+// exchangeStatement unlocks and tries keys in their order, each of which is a bigint or a pair. It
+// returns the server process, and for each key a value if it was unlocked, or is locked now.
+const exchangeStatement = `SELECT pg_catalog.pg_backend_pid()::bigint UNION ALL SELECT CASE WHEN CASE
+		WHEN tries AND pair THEN pg_catalog.pg_try_advisory_lock((bits >> 32)::int, bits::bit(32)::int)
+		WHEN tries THEN pg_catalog.pg_try_advisory_lock(bits)
+		WHEN pair THEN pg_catalog.pg_advisory_unlock((bits >> 32)::int, bits::bit(32)::int)
+		ELSE pg_catalog.pg_advisory_unlock(bits)
+	END THEN CASE WHEN tries THEN %s ELSE 1::bigint END END
+	FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bool[]), pg_catalog.unnest($3::bool[])) AS k (bits, pair, tries)`
+
+// execute unlocks and tries the keys of calls. It returns an error if the session cannot be used
+// any more. Each batch has this statement, also one without keys: its reply shows that the session
+// is alive.
+func (s *session) execute(calls []*call) error {
+	bits, pairs, tries := make([]int64, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
+	for i, c := range calls {
+		bits[i], pairs[i], tries[i] = c.entry.key.bits, c.entry.key.pair, c.req != nil
 	}
 	s.used = time.Now()
-	var pid uint32
-	err := s.conn.QueryRow(context.Background(), pgclient.PingStatement).Scan(&pid)
-	if err == nil && pid != s.pid {
-		err = errors.New("another server process replies, so there is a pooler of transactions in the path")
+	rows, _ := s.conn.Query(context.Background(), s.store.exchange, bits, pairs, tries) // CollectRows returns its error.
+	values, refusal := pgx.CollectRows(rows, pgx.RowTo[*int64])
+	switch {
+	case refusal == nil && *values[0] != int64(s.pid):
+		return errors.New("another server process replies, so there is a pooler of transactions in the path")
+	case len(calls) == 0:
+		return refusal
 	}
-	return err
+	for i, c := range calls {
+		err := refusal
+		if err == nil {
+			if c.value = values[i+1]; c.value == nil || c.req == nil || *c.value >= c.req.Floor {
+				continue
+			}
+			if *c.value, err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err == nil {
+				continue
+			}
+		}
+		// The server has refused a statement, perhaps halfway. The key of a try was to stay locked
+		// in the case of success alone.
+		if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
+			return errors.Join(err, unlockErr)
+		}
+		if c.value = new(int64); c.req != nil {
+			c.err = s.store.wrapErr(err)
+		}
+	}
+	return nil
 }
 
 // raiseIdleTimeout makes the server end the session when it has heard nothing for a TTL, so that a
@@ -169,45 +183,6 @@ func (s *session) raiseIdleTimeout(ttl time.Duration) error {
 		s.idle = ttl
 	}
 	return err
-}
-
-// forKeys returns a statement that calls a function with each key, and returns a value where that
-// is true.
-func forKeys(function, value string) string {
-	return fmt.Sprintf("SELECT CASE WHEN CASE WHEN pair THEN pg_catalog.%[1]s((bits >> 32)::int, bits::bit(32)::int) ELSE pg_catalog.%[1]s(bits) END "+
-		"THEN %[2]s END FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bool[])) AS k (bits, pair)", function, value)
-}
-
-// execute runs a statement for the keys of calls. It returns an error if the session cannot be used
-// any more.
-func (s *session) execute(text string, calls []*call) error {
-	bits, pairs := make([]int64, len(calls)), make([]bool, len(calls))
-	for i, c := range calls {
-		bits[i], pairs[i] = c.entry.key.bits, c.entry.key.pair
-	}
-	s.used = time.Now()
-	rows, _ := s.conn.Query(context.Background(), text, bits, pairs) // CollectRows returns its error.
-	values, refusal := pgx.CollectRows(rows, pgx.RowTo[*int64])
-	for i, c := range calls {
-		err := refusal
-		if err == nil {
-			if c.value = values[i]; c.value == nil || c.verb == unlock || *c.value >= c.req.Floor {
-				continue
-			}
-			if *c.value, err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err == nil {
-				continue
-			}
-		}
-		// The server has refused a statement, perhaps halfway. The key of a try was to stay locked
-		// in the case of success alone.
-		if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
-			return errors.Join(err, unlockErr)
-		}
-		if c.value = new(int64); c.verb == try {
-			c.err = s.store.wrapErr(err)
-		}
-	}
-	return nil
 }
 
 // unlockAll unlocks a key until it is not locked any more: a statement that failed may have locked
@@ -242,7 +217,7 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 		var token int64
 		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
 		cancel()
-		if refusal == nil && s.store.grant(e, token, s.used.Add(min(ttl, maxIdle)+idleMargin)) {
+		if refusal == nil && s.store.grant(e, token, s.used.Add(s.idle)) {
 			return
 		}
 		// A wait that was cut short may have been granted the key all the same.

@@ -27,18 +27,6 @@ type Options struct {
 	// create. "" means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
-	// SessionPooled means that a pooler in the path gives every connection a server process of its
-	// own until the connection is closed, as PgBouncer does with pool_mode=session. A pooler that
-	// assigns a process for each transaction would grant a lock twice. Without SessionPooled every
-	// pooler is refused.
-	SessionPooled bool
-
-	// MaxLocks bounds the locks that the Store holds and waits for at a time. Advisory locks live
-	// in a table of fixed size that all sessions of the server share: when it is full, the
-	// statements of other programs fail as well. 0 means half of the table, as the server's
-	// settings give its size.
-	MaxLocks int
-
 	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits.
 	// Further owners try at intervals. 0 means 8.
 	MaxWaiters int
@@ -52,10 +40,8 @@ type Store struct {
 	options     Options
 	configErr   error  // returned by every call if the arguments of New are invalid
 	drawToken   string // an SQL expression
-	unlockKeys  string // a statement, as is tryKeys
-	tryKeys     string
+	exchange    string // the statement of a batch
 	lockTimeout time.Duration
-	main        *session // locks what is free
 	notices     notices.Registry
 	running     sync.WaitGroup // watch and waits
 	stop        context.CancelFunc
@@ -64,9 +50,9 @@ type Store struct {
 	mu       sync.Mutex
 	closed   bool
 	owners   map[owned]*entry // all entries
-	holds    map[Key]*entry   // by key, with those that main tries
-	sessions []*session       // main, and those that wait, or have waited
-	spare    []*session       // those that neither wait nor hold
+	keys     map[Key]*entry   // what main has locked, or tries to lock
+	main     *session         // locks what is free
+	waiters  []*session       // those that wait, or have waited, for a key each
 	watching bool
 	orphans  []string // processes of sessions that were lost
 	capacity int      // of the server's lock table; 0 before it is known
@@ -82,7 +68,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, options: *opts, drawToken: "0::bigint", lockTimeout: lockTimeout, owners: map[owned]*entry{}, holds: map[Key]*entry{}}
+	s := &Store{pool: pool, options: *opts, drawToken: "0::bigint", lockTimeout: lockTimeout, owners: map[owned]*entry{}, keys: map[Key]*entry{}}
 	s.main = s.newSession()
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
@@ -93,12 +79,12 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
 	}
-	s.unlockKeys, s.tryKeys = forKeys("pg_advisory_unlock", "1::bigint"), forKeys("pg_try_advisory_lock", s.drawToken)
+	s.exchange = fmt.Sprintf(exchangeStatement, s.drawToken)
 	switch {
 	case pool == nil:
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
-	case opts.MaxLocks < 0 || opts.MaxWaiters < 0:
-		s.configErr = fmt.Errorf("%w: MaxLocks or MaxWaiters is negative", driver.ErrInvalid)
+	case opts.MaxWaiters < 0:
+		s.configErr = fmt.Errorf("%w: MaxWaiters is negative", driver.ErrInvalid)
 	case strings.Contains(opts.TokenSequence, "\x00"):
 		s.configErr = fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
 	}
@@ -133,11 +119,10 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	sessions := s.sessions
 	s.mu.Unlock()
 	s.stop()
 	s.running.Wait()
-	for _, sess := range sessions {
+	for _, sess := range s.sessions() {
 		sess.mu.Lock()
 		if sess.conn != nil {
 			sess.lose()
@@ -148,6 +133,13 @@ func (s *Store) Close() error {
 		pgclient.ClosePool(s.pool)
 	}
 	return nil
+}
+
+// sessions returns all sessions.
+func (s *Store) sessions() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*session{s.main}, s.waiters...)
 }
 
 // Options returns the options of the store.

@@ -5,11 +5,13 @@ package advisory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -122,7 +124,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
-	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxLocks: -1})} {
+	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxWaiters: -1})} {
 		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}
@@ -140,13 +142,12 @@ func TestURLs(t *testing.T) {
 		"postgres+advisory://": true,
 		"postgres+advisory://user:SecretWord@host:1234/db?sslmode=disable": true,
 		"postgres+advisory://host/db?keys=raw&tokens=app.tokens":           true,
-		"postgres+advisory://host/db?namespace=x&session_pooled=true":      true,
-		"postgres+advisory://host/db?max_locks=10":                         true,
+		"postgres+advisory://host/db?namespace=x&max_waiters=10":           true,
 		"postgres+advisory://host/db?keys=SecretWord":                      false,
 		"postgres+advisory://host/db?keys=raw&namespace=x":                 false,
-		"postgres+advisory://host/db?max_locks=-1":                         false,
-		"postgres+advisory://host/db?max_locks=SecretWord":                 false,
-		"postgres+advisory://host/db?sesion_pooled=SecretWord":             false,
+		"postgres+advisory://host/db?max_waiters=-1":                       false,
+		"postgres+advisory://host/db?max_waiters=SecretWord":               false,
+		"postgres+advisory://host/db?max_wiaters=SecretWord":               false,
 		"postgres+advisory://user:SecretWord@host:notaport/db":             false,
 		"postgres+advisory:SecretWord":                                     false,
 		"postgres+advisory://host/db#SecretWord":                           false,
@@ -155,20 +156,20 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// The store stops before it fills the lock table of the server.
-func TestMaxLocks(t *testing.T) {
+// The store stops when it has half of the lock table of the server.
+func TestHalfOfTheLockTable(t *testing.T) {
 	t.Parallel()
-	opts := keysOf(t)
-	opts.MaxLocks = 3
-	s := open(t, pgtest.Postgres().Addr, opts)
-	first := grant(t, s, "1", time.Minute)
-	grant(t, s, "2", time.Minute)
-	grant(t, s, "3", time.Minute)
-	if _, err := s.Acquire(t.Context(), pgtest.Request("4", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "MaxLocks") {
-		t.Errorf("a fourth lock: %v, want it refused, with MaxLocks", err)
+	server := servers.StartPostgres(t, "fsync=off", "max_locks_per_transaction=10", "max_connections=10", "max_wal_senders=0")
+	s := open(t, server.Addr, nil)
+	var last driver.Request
+	for i := range 50 {
+		last = grant(t, s, fmt.Sprint(i), time.Minute)
 	}
-	release(t, s, first)
-	grant(t, s, "4", time.Minute)
+	if _, err := s.Acquire(t.Context(), pgtest.Request("more", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "max_locks_per_transaction") {
+		t.Errorf("a lock in the other half: %v, want it refused", err)
+	}
+	release(t, s, last)
+	grant(t, s, "more", time.Minute)
 }
 
 // No more than MaxWaiters sessions wait; one that has got its lock is used again.

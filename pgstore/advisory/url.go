@@ -13,7 +13,7 @@ func init() { driver.Register("postgres+advisory", openURL) }
 
 // openURL makes a store with a pool of its own. Nothing is dialed.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "session_pooled", "max_locks", "max_waiters")
+	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "max_waiters")
 	if err != nil {
 		return nil, err
 	}
@@ -21,8 +21,6 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	keys, namespace := query.String("keys", "sha256"), query.String("namespace", "")
 	opts := &Options{
 		TokenSequence: query.String("tokens", ""),
-		SessionPooled: query.Bool("session_pooled", false),
-		MaxLocks:      query.Int("max_locks", 0),
 		MaxWaiters:    query.Int("max_waiters", 0),
 		Keys:          RawKeys,
 	}

@@ -1,10 +1,12 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +52,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err != nil {
 		return driver.Result{}, err
 	}
-	c := &call{verb: try, entry: e, req: &req, ttl: req.TTL}
+	c := &call{entry: e, req: &req, ttl: req.TTL}
 	err = s.main.do(ctx, c)
 	if errors.Is(err, batch.ErrNotSent) {
 		err = driver.NotApplied(err)
@@ -86,18 +88,14 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	e := &entry{owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, session: s.main}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := s.options.MaxLocks
-	if most == 0 && s.capacity > 0 {
-		most = s.capacity / 2
-	}
 	switch {
 	case s.closed:
 		return nil, driver.ErrClosed
 	case s.owners[e.owned] != nil:
 		return nil, errors.New("this owner has an entry already")
-	case most > 0 && len(s.owners) >= most:
-		return nil, fmt.Errorf("%w: the store has %d locks, the most that it may have, since the server's lock table has room for about %d: "+
-			"see Options.MaxLocks and max_locks_per_transaction", driver.ErrNotApplied, len(s.owners), s.capacity)
+	case s.capacity > 0 && len(s.owners) >= s.capacity/2: // When it is full, statements of other programs fail, too.
+		return nil, fmt.Errorf("%w: the store has %d locks, half of those that the server's lock table has room for: see max_locks_per_transaction",
+			driver.ErrNotApplied, len(s.owners))
 	}
 	s.owners[e.owned] = e
 	if !s.watching {
@@ -107,63 +105,61 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare returns the calls that need a statement. The server grants a session its
-// own keys again, so that none may try a key that main has, or is about to have. A hold that is
-// over here, and not yet at the server, is none that an attempt is refused for without a request.
-func (s *Store) prepare(calls []*call) (unlocks, tries []*call) {
+// prepare returns the calls whose keys the server is asked for, whether one of these is a try, and
+// the longest TTL. The server grants a session its own keys again, so that none may try a key that
+// main has, or tries, unless it is unlocked before.
+func (s *Store) prepare(calls []*call) (keyed []*call, tries bool, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
-		if c.verb == ping {
+		longest = max(longest, c.ttl)
+		if c.entry == nil {
 			continue
 		}
-		e, other := c.entry, s.holds[c.entry.key]
-		isOver := other != nil && (other.state == unlocking || other.state == held && !time.Now().Before(other.until))
+		e, other := c.entry, s.keys[c.entry.key]
 		switch {
-		case c.verb == unlock && e.state == held:
+		case c.req == nil && e.state == held:
 			e.state = unlocking
-			unlocks = append(unlocks, c)
-		case c.verb == try && (other == nil || isOver && other.session != s.main):
-			s.holds[e.key] = e
-			tries = append(tries, c)
-		default:
-			c.pings = c.verb == try && isOver
+			keyed = append(keyed, c)
+		case c.req != nil && (other == nil || other.state == unlocking):
+			s.keys[e.key] = e
+			keyed, tries = append(keyed, c), true
 		}
 	}
-	return unlocks, tries
+	return keyed, tries, longest
 }
 
 // complete records what a batch has changed.
-func (s *Store) complete(sess *session, calls []*call) {
+func (s *Store) complete(calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var failed error
+	var failed error // of a try: those behind it in the batch were not sent, and have no answer
 	for _, c := range calls {
 		e := c.entry
 		switch {
-		case c.verb == ping:
-		case c.verb == unlock:
+		case e == nil:
+		case c.req == nil:
 			if c.err == nil && e.state == unlocking {
 				s.drop(e)
 			}
-		case c.err != nil:
-			failed = c.err
-			s.drop(e)
-		case c.value != nil:
-			e.state, e.token, e.since, s.holds[e.key] = held, *c.value, time.Now(), e
+		case c.err == nil && c.value != nil:
+			e.state, e.token, e.since = held, *c.value, time.Now()
 			e.prolong(c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
-			other := s.holds[e.key]
-			switch {
-			case other == e:
-				delete(s.holds, e.key)
-			case other != nil:
-				c.res.Held = other.record()
-			case failed != nil: // The attempt before this one is no answer.
-				c.err = failed
+			switch s.keys[e.key] {
+			case e:
+				delete(s.keys, e.key)
+			case nil:
+				c.err = cmp.Or(c.err, failed)
+			}
+			if c.err != nil {
+				failed = c.err
 				s.drop(e)
 				continue
+			}
+			if other := s.holder(e.key); other != nil {
+				c.res.Held = other.record()
 			}
 			c.res.Waiting = s.place(e, c.req)
 		}
@@ -184,45 +180,54 @@ func (s *Store) drop(e *entry) {
 	}
 	delete(s.owners, e.owned)
 	e.state = ended
-	if s.holds[e.key] == e {
-		delete(s.holds, e.key)
+	e.session.entry = nil
+	if s.keys[e.key] == e {
+		delete(s.keys, e.key)
 	}
 	if e.gone != nil {
 		close(e.gone)
 	}
-	if e.session != s.main {
-		s.spare = append(s.spare, e.session)
-	}
 }
 
-// place makes a session wait for the key of an entry. It drops the entry if there is none to do so.
+// holder returns the entry of this Store that has a key, or tries it, or nil. The caller holds s.mu.
+func (s *Store) holder(key Key) *entry {
+	for _, sess := range s.waiters {
+		if e := sess.entry; e != nil && e.key == key && (e.state == held || e.state == unlocking) {
+			return e
+		}
+	}
+	return s.keys[key]
+}
+
+// place makes a spare session wait for the key of an entry. It drops the entry if there is none.
 // The caller holds s.mu.
 func (s *Store) place(e *entry, req *driver.Request) bool {
-	n := len(s.spare)
-	if s.closed || req.Place == 0 || n == 0 && len(s.sessions) > s.options.MaxWaiters { // One of them is main.
+	i := slices.IndexFunc(s.waiters, func(sess *session) bool { return sess.entry == nil })
+	if s.closed || req.Place == 0 || i < 0 && len(s.waiters) >= s.options.MaxWaiters {
 		s.drop(e)
 		return false
 	}
-	if n > 0 {
-		e.session, s.spare = s.spare[n-1], s.spare[:n-1]
-	} else {
-		e.session = s.newSession()
+	if i < 0 {
+		i, s.waiters = len(s.waiters), append(s.waiters, s.newSession())
 	}
-	sess, ttl := e.session, req.TTL
+	sess, ttl := s.waiters[i], req.TTL
 	ctx, cancel := context.WithCancel(s.ctx)
-	e.state, e.cancel, e.gone = waiting, cancel, make(chan struct{})
+	sess.entry, e.session, e.state, e.cancel, e.gone = e, sess, waiting, cancel, make(chan struct{})
 	e.prolong(req.Place)
 	s.running.Go(func() {
 		defer cancel()
 		sess.wait(ctx, e, ttl)
 		s.mu.Lock()
-		wanted := e.state != givenUp && !s.closed
-		if e.state != held {
+		wanted, token := e.state != givenUp && !s.closed, int64(0)
+		switch {
+		case e.state == waiting || e.state == givenUp:
 			s.drop(e)
+		case !e.until.After(e.fresh): // The owner may count on the end that was confirmed to it.
+			token = e.token
 		}
 		s.mu.Unlock()
 		if wanted {
-			s.notices.Send(e.name, e.owner, 0)
+			s.notices.Send(e.name, e.owner, token)
 		}
 	})
 	return true
@@ -234,7 +239,7 @@ func (s *Store) grant(e *entry, token int64, fresh time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.state, e.token, e.since, e.fresh, s.holds[e.key] = held, token, time.Now(), fresh, e
+		e.state, e.token, e.since, e.fresh = held, token, time.Now(), fresh
 	}
 	return e.state == held
 }
@@ -276,9 +281,8 @@ func (s *Store) watch() {
 				s.running.Go(func() { s.expire(e) })
 			}
 		}
-		sessions := s.sessions
 		s.mu.Unlock()
-		for _, sess := range sessions {
+		for _, sess := range s.sessions() {
 			if sess.mu.TryLock() { // One that is in use fails by itself.
 				sess.look()
 				sess.mu.Unlock()
@@ -327,11 +331,11 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 		s.mu.Unlock()
 		switch state {
 		case trying: // What is sent behind the attempt has a reply when the attempt has one.
-			if err := sess.do(ctx, &call{verb: ping}); err != nil {
+			if err := sess.do(ctx, &call{}); err != nil {
 				return false, err
 			}
 		case held, unlocking:
-			c := &call{verb: unlock, entry: e}
+			c := &call{entry: e}
 			err := sess.do(ctx, c)
 			return err == nil && c.value != nil, err
 		default:
@@ -365,7 +369,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	s.mu.Unlock()
 	var group sync.WaitGroup
 	for sess, err := range checks {
-		group.Go(func() { *err = sess.do(ctx, &call{verb: ping, ttl: longest}) })
+		group.Go(func() { *err = sess.do(ctx, &call{ttl: longest}) })
 	}
 	group.Wait()
 
