@@ -52,7 +52,7 @@ rounds: ## The promise of "run" under kills and pauses, 100 rounds
 
 .PHONY: torture
 torture: needs ## Find out whether the locks are locks, ten minutes for each store (for=1m: a minute)
-	s3=$$(internal/servers/versitygw.sh) && cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd s3; do \
+	s3=$$(internal/servers/fromsource.sh versitygw) && cd tools && for store in memory file redis redis-failover redlock postgres postgres-advisory etcd s3; do \
 		TEST_S3_SERVER=$$s3 $(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
 	done
 

@@ -23,9 +23,9 @@ type S3 struct {
 	Addr string // host:port
 }
 
-// S3Path returns the path of the server's program: the value of the environment variable
-// TEST_S3_SERVER, which versitygw.sh prints. If the variable is not set, it returns "", and
-// versitygw is found on the PATH.
+// S3Path returns the path of the program to run as S3: the value of the environment variable
+// TEST_S3_SERVER, which "fromsource.sh versitygw" prints. If the variable is not set, it returns
+// "", and versitygw is found on the PATH.
 func S3Path() string { return os.Getenv("TEST_S3_SERVER") }
 
 // StartS3 starts a server with an empty bucket.

@@ -66,22 +66,22 @@ type player struct {
 	store  driver.Notifier
 	second time.Duration
 	began  time.Time
-	tokens []int64 // of each entry, in the order in which they were made
-	owners []string
-	last   int64 // the greatest token that there is
-	late   bool  // a call has returned a third of a second of the history after its time, or later
+	owners []string // of the entries, in the order in which they were made
+	last   int64    // the greatest token that there is
+	late   bool     // a call has returned a third of a second of the history after its time, or later
 
 	mu      sync.Mutex
+	tokens  []int64 // of the entries; this goroutine alone writes it
 	notices []string
 }
 
 func (p *player) notify(_, owner string, token int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	text := owner + " looks"
 	if token != 0 {
 		text = fmt.Sprint(owner, " holds ", slices.Index(p.tokens, token)+1)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.notices = append(p.notices, text)
 }
 
@@ -110,6 +110,9 @@ func (p *player) play(line string) error {
 	p.late = time.Since(p.began) > p.scaled(at)+p.second/3
 	if err != nil {
 		return err
+	}
+	if s, ok := p.store.(*settled); ok {
+		s.wait()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +205,9 @@ func (p *player) acquire(req driver.Request, args map[string]string) (string, er
 		if res.Token <= p.last || res.Token < req.Floor {
 			return "", fmt.Errorf("token %d after %d, floor %d", res.Token, p.last, req.Floor)
 		}
+		p.mu.Lock()
 		p.tokens, p.owners = append(p.tokens, res.Token), append(p.owners, req.Owner)
+		p.mu.Unlock()
 		p.last = res.Token + int64(max(req.Tokens, 1)) - 1
 		text = fmt.Sprint("waiting ", len(p.tokens))
 	}

@@ -1,8 +1,6 @@
 package queuetest
 
 import (
-	"context"
-	"iter"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -11,9 +9,9 @@ import (
 // Mark is the name of a lock that no history has.
 const Mark = "mark"
 
-// Settled returns a store that returns from each call when the notices that the call leads to have
-// come. Mark has the store notify itself of the lock Mark with a token, behind all notices that
-// were sent before.
+// Settled returns a store for which Run waits, after each call, until the notices have come that the
+// call leads to. Mark has the store notify itself of the lock Mark with a token, behind all notices
+// that were sent before.
 func Settled(s driver.Notifier, mark func(token int64)) driver.Notifier {
 	return &settled{Notifier: s, mark: mark, heard: make(chan int64, 100)}
 }
@@ -54,30 +52,3 @@ func (s *settled) wait() {
 		}
 	}
 }
-
-func (s *settled) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	defer s.wait()
-	return s.Notifier.Acquire(ctx, req)
-}
-
-func (s *settled) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	defer s.wait()
-	return s.Notifier.Renew(ctx, reqs)
-}
-
-func (s *settled) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	defer s.wait()
-	return s.Notifier.Release(ctx, req)
-}
-
-func (s *settled) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	defer s.wait()
-	return s.Notifier.Lookup(ctx, name)
-}
-
-func (s *settled) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	defer s.wait()
-	return s.Notifier.Break(ctx, name, token)
-}
-
-func (s *settled) List(context.Context, string) iter.Seq2[driver.Record, error] { panic("not called") }
