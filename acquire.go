@@ -393,7 +393,8 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	case driver.Permanent(err), refused, over && !bounded:
 		a.failure = unavailable
 	case first && (!announced || later.After == 0 || later.After > soon):
-		c.logWarning(a.ctx, "store unavailable, trying again", a.name, err)
+		// A log handler may be slow, or call the Client.
+		c.activeCalls.Go(func() { c.logWarning(a.ctx, "store unavailable, trying again", a.name, err) })
 	}
 	return pause
 }

@@ -22,7 +22,8 @@ import (
 // hosts do.
 //
 // A Client runs one goroutine from its first acquisition until Close, however many locks it holds,
-// and one for each request that it makes by itself: a renewal, or a release that is repeated.
+// and one for each request that it makes by itself: a renewal, or a release that is repeated. The
+// methods of a context that is passed to it must not call it.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {

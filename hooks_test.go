@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -349,6 +350,37 @@ func TestSlowHookCostsNoOtherLock(t *testing.T) {
 			noErr(t, lock.Err())
 		}
 	})
+}
+
+// A log handler may call the Client, and a slow one costs no other lock: it is called without a lock
+// of the Client, also for the first failure of an outage.
+func TestLogHandlerCallsTheClient(t *testing.T) {
+	var c *holdfast.Client
+	logged := make(chan struct{})
+	c, store := faulty(t, &holdfast.Config{MaxOutage: time.Millisecond, Logger: slog.New(slog.NewTextHandler(writerFunc(func() {
+		seen := make(chan struct{})
+		go func() {
+			c.Locks()
+			close(seen)
+		}()
+		select {
+		case <-seen:
+		case <-time.After(10 * time.Second):
+			t.Error("a log handler is called while the Client is locked")
+		}
+		close(logged)
+	}), nil))})
+	setAll(store, faultstore.LoseReply)
+	_, _ = c.Acquire(t.Context(), "a", nil)
+	<-logged
+}
+
+// A writerFunc is called for each line of a log.
+type writerFunc func()
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
 }
 
 // A record is one line in a log.
