@@ -176,7 +176,8 @@ func (a *acquireOp) await() error {
 	c := a.c
 	for {
 		c.mu.Lock()
-		l, over, pause := a.lease, a.ctx.Err(), time.Hour
+		l, over := a.lease, a.ctx.Err()
+		var due <-chan time.Time
 		switch {
 		case a.lock != nil: // also if ctx has just ended
 			c.mu.Unlock()
@@ -198,10 +199,12 @@ func (a *acquireOp) await() error {
 				c.mu.Unlock()
 				return nil
 			}
-			if pause = l.due - c.clock.now(); pause <= 0 {
+			pause := l.due - c.clock.now()
+			if pause <= 0 {
 				c.mu.Unlock()
 				return nil
 			}
+			due = time.After(pause)
 		}
 		if over != nil {
 			err := a.giveUp(over)
@@ -223,14 +226,12 @@ func (a *acquireOp) await() error {
 			a.wake = make(chan struct{}, 1)
 		}
 		c.mu.Unlock()
-		timer := time.NewTimer(pause)
 		select {
 		case <-a.wake:
-		case <-timer.C:
+		case <-due:
 		case <-a.ctx.Done():
 		case <-c.closing:
 		}
-		timer.Stop()
 	}
 }
 
@@ -238,16 +239,15 @@ func (a *acquireOp) await() error {
 func (a *acquireOp) take(l *lease) {
 	l.op, a.lock = nil, &l.first
 	q := a.queue
-	if q.head == nil && a.options.limit() == 0 && !a.adopts { // It has held without a place.
+	if q.head == nil && a.options.limit() == 0 { // It has held without a place.
 		q.replace(l, nil)
 		q.head = l
 	}
 	if q.head == l {
 		q.turnEnd = l.since + a.c.localTurn
+	}
+	if a.options.Reentrant {
 		for _, other := range slices.Clone(q.line) {
-			if !a.options.Reentrant {
-				break
-			}
 			if other.join() {
 				other.signal()
 			}
@@ -256,31 +256,25 @@ func (a *acquireOp) take(l *lease) {
 }
 
 // restart ends the attempt, whose lease the store does not have, or has too late: then it is
-// released. The next one is sent at due. The caller holds c.mu.
+// released. The next one, by a new owner, is sent at due. A ticket has no other owner. The caller
+// holds c.mu.
 func (a *acquireOp) restart(release bool, due time.Duration) {
-	old := a.lease
-	if a.newAttempt(); !a.adopts {
-		old.abandon(release)
-		a.lease.due = due
-	}
-}
-
-// newAttempt puts a lease of a new owner in the place of that of the attempt. A ticket has no other
-// lease. The caller holds c.mu.
-func (a *acquireOp) newAttempt() {
-	if a.signal(); a.adopts {
+	a.signal()
+	if a.adopts {
 		a.failure = errTicketExpired
-	} else {
-		old := a.lease
-		a.queue.replace(old, a.c.newLease(a, old.name))
+		return
 	}
+	old := a.lease
+	a.queue.replace(old, a.c.newLease(a, old.name))
+	a.lease.due = due
+	old.abandon(release)
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
 // its lease, that is released in the background, and the next caller of this Client goes on after
 // it. The caller holds c.mu.
 func (a *acquireOp) giveUp(err error) error {
-	c, q, l := a.c, a.queue, a.lease
+	c, l := a.c, a.lease
 	if cut := a.ctx.Err(); cut != nil {
 		known := a.failure
 		if known == nil {
@@ -288,17 +282,13 @@ func (a *acquireOp) giveUp(err error) error {
 		}
 		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: known}
 	}
-	switch {
-	case l == nil:
+	if l == nil {
 		a.leaveLine()
-	default:
-		if q.head == l && errors.Is(a.failure, ErrUnavailable) {
-			q.failLine(a.failure)
-		}
-		stays := l.state == unsent || a.adopts // nothing is released
-		if l.abandon(!stays); stays {
-			c.leave(l)
-		}
+		return err
+	}
+	stays := l.state == unsent || a.adopts // nothing is released
+	if l.abandon(!stays); stays {
+		c.leave(l)
 	}
 	return err
 }
@@ -355,17 +345,15 @@ const soon = 250 * time.Millisecond
 // the very first request, or has not answered for Config.MaxOutage. A single attempt has one second
 // request, to learn the outcome, and tries again soon for a request timeout at most. If the store
 // has announced that it can serve later, the time counts from that moment, and a deadline of ctx
-// alone bounds it. The caller holds c.mu.
+// alone bounds it. The head notes an outage for those in line, too. The caller holds c.mu.
 func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q := a.c, a.queue
 	if a.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, first, bounded := c.backoff.nthDelay(a.pauses), q.failing == 0, false
-	if a.pauses++; a.once {
+	pause, first := c.backoff.nthDelay(a.pauses), q.failing == 0
+	if a.pauses++; a.once || a.place > 0 { // It must not cost the place.
 		pause = min(pause, soon)
-	} else if a.place > 0 { // It must not cost the place.
-		pause = min(pause, a.place/3)
 	}
 	if first {
 		q.failing = sent
@@ -374,7 +362,6 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	announced := errors.As(err, &later) &&
 		(!a.once || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
 	if announced {
-		_, bounded = a.ctx.Deadline()
 		if first || !a.answered {
 			a.answered, q.failing = true, max(q.failing, now+later.After)
 		}
@@ -386,13 +373,24 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
 		q.known = unavailable
 	}
+	callers := []*acquireOp{a}
+	if q.head == a.lease {
+		callers = append(callers, q.line...)
+	}
+	for _, b := range callers {
+		_, bounded := b.ctx.Deadline()
+		if now-max(q.failing, b.began) >= c.outage && !(announced && bounded) {
+			b.failure = unavailable
+			b.signal()
+		}
+	}
 	// After its deadline, NotApplied means that the request was never sent: that is no refusal.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded) && (a.once && !announced || a.pauses == 1 && !a.answered && q.answeredAt == 0)
-	over := now-max(q.failing, a.began) >= c.outage || a.once && !announced && a.pauses > 1
+	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case driver.Permanent(err), refused, over && !bounded:
+	case driver.Permanent(err), a.once && !announced && (refused || a.pauses > 1),
+		refused && a.pauses == 1 && !a.answered && q.answeredAt == 0:
 		a.failure = unavailable
-	case first && (!announced || later.After == 0 || later.After > soon):
+	case a.failure == nil && first && (!announced || later.After == 0 || later.After > soon):
 		// A log handler may be slow, or call the Client.
 		c.activeCalls.Go(func() { c.logWarning(a.ctx, "store unavailable, trying again", a.name, err) })
 	}

@@ -120,20 +120,15 @@ func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
 // returned, or at the lock's deadline if the work is still running by then: work must not call
 // ReleaseAll itself, which would wait for that deadline. The Client can be used further.
 func (c *Client) ReleaseAll() error {
+	return c.releaseLeases(&ErrReleased)
+}
+
+// releaseLeases ends all leases that callers have got with the reason end, waits for work under Do,
+// and releases them. It waits for leases that another call is releasing.
+func (c *Client) releaseLeases(end *error) error {
 	c.mu.Lock()
-	leases := c.leasesLocked(isUsed)
+	leases := c.leasesLocked(func(l *lease) bool { return l.op == nil })
 	c.mu.Unlock()
-	return c.releaseLeases(leases, &ErrReleased)
-}
-
-// isUsed reports whether a lease is held, or was and is being released.
-func isUsed(l *lease) bool {
-	return l.state == held && (l.op == nil || !l.op.adopts) || l.state > held && l.op == nil
-}
-
-// releaseLeases ends leases with the reason end, waits for work under Do, and releases them. It
-// waits for leases that another call is releasing.
-func (c *Client) releaseLeases(leases []*lease, end *error) error {
 	ours, work := make([]bool, len(leases)), make([][]<-chan struct{}, len(leases))
 	for i, l := range leases {
 		if l.checkHeld() != nil {
@@ -227,12 +222,10 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	close(c.closing)
-	// The leases of each Release that begins from now on, which activeCalls does not count.
-	leases := c.leasesLocked(isUsed)
-	c.activeCalls.Add(1) // for lose, as long as there are leases that have not ended
+	c.activeCalls.Add(1) // for what ends a lease, as long as there are leases that have not ended
 	c.mu.Unlock()
 
-	err := c.releaseLeases(leases, &errReleasedByClose)
+	err := c.releaseLeases(&errReleasedByClose)
 	c.activeCalls.Done()
 	c.activeCalls.Wait()
 	c.stopNotices()

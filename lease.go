@@ -149,6 +149,9 @@ func (l *lease) lose(reason error) {
 	c := l.c
 	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	c.mu.Lock()
+	if l.op != nil && l.state == held { // Its caller has not got it, and goes on.
+		l.op.restart(true, 0)
+	}
 	if !l.endLocked(&lost) {
 		c.mu.Unlock()
 		return
@@ -156,9 +159,6 @@ func (l *lease) lose(reason error) {
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
 	c.leave(l)
-	if l.op != nil && !l.op.adopts { // Nobody releases it.
-		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, false) })
-	}
 	c.mu.Unlock()
 	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
@@ -174,9 +174,6 @@ func (l *lease) endLocked(end *error) bool {
 	for _, lock := range l.locks {
 		lock.endContext(end)
 	}
-	if l.op != nil { // The caller has not got it yet.
-		l.op.newAttempt()
-	}
 	l.c.schedule.remove(l)
 	return true
 }
@@ -186,15 +183,14 @@ func (l *lease) endLocked(end *error) bool {
 // may get it.
 func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	c := l.c
-	if c.hooks.Event != nil && c.beginCall(context.Background()) == nil { // Close waits for the hooks.
-		defer c.activeCalls.Done()
-	}
 	var began time.Duration
 	if c.watched() || keepUntil != 0 {
 		began = c.clock.now()
 	}
 	end := *l.end.Load()
 	c.mu.Lock()
+	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
+	defer c.activeCalls.Done()
 	l.state = ended
 	over := end == ErrHandedOver || pass && keepUntil == 0 && l.passOn()
 	l.awaitRequest()

@@ -1,7 +1,6 @@
 package holdfast
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -132,20 +131,6 @@ func (q *nameQueue) popLine() *acquireOp {
 // leaveLine takes the operation from the line, if it is there. The caller holds c.mu.
 func (a *acquireOp) leaveLine() {
 	a.queue.line = slices.DeleteFunc(a.queue.line, func(other *acquireOp) bool { return other == a })
-}
-
-// failLine gives the err of the head, which gives up after an outage, to the operations that have
-// waited for Config.MaxOutage of it too. It stops at one that waits on: the next head.
-func (q *nameQueue) failLine(err error) {
-	var announced *driver.RetryError
-	for len(q.line) > 0 {
-		a := q.line[0]
-		_, bounded := a.ctx.Deadline()
-		if a.c.clock.now()-max(q.failing, a.began) < a.c.outage || bounded && errors.As(err, &announced) {
-			return
-		}
-		q.popLine().failure = err
-	}
 }
 
 // leasesLocked returns all leases of the Client that match. The caller holds c.mu.
