@@ -29,6 +29,8 @@ const (
 	maxValue     = 8 << 20          // bytes of an object: a record of tens of thousands of entries
 )
 
+var errNoTag = errors.New("s3: the server has answered without an ETag")
+
 // objects are the records in a bucket. They implement [casrecord.Objects].
 type objects struct {
 	client  *s3.Client
@@ -55,8 +57,10 @@ func (o *objects) Get(ctx context.Context, name string) ([]byte, string, error) 
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("s3: GET: %w", err)
-	case len(value) > maxValue || aws.ToString(out.ETag) == "":
-		return nil, "", fmt.Errorf("%w: the object %s%s has more than %d bytes, or no ETag", driver.ErrCorrupt, o.prefix, encode(name), maxValue)
+	case len(value) > maxValue:
+		return nil, "", fmt.Errorf("%w: the object %s%s has more than %d bytes", driver.ErrCorrupt, o.prefix, encode(name), maxValue)
+	case aws.ToString(out.ETag) == "":
+		return nil, "", errNoTag
 	}
 	return value, *out.ETag, nil
 }
@@ -89,7 +93,7 @@ func (o *objects) put(ctx context.Context, key string, value []byte, version str
 	case err != nil:
 		return "", send.explain("PUT", err)
 	case aws.ToString(out.ETag) == "":
-		return "", errors.New("s3: PUT: the server has answered without an ETag")
+		return "", errNoTag
 	}
 	return *out.ETag, nil
 }

@@ -266,6 +266,18 @@ func TestErrors(t *testing.T) {
 			t.Errorf("LIST, %d %s: %v; %d requests in all", test.status, test.code, err, asked.Load())
 		}
 	}
+	o := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusPreconditionFailed)
+		}
+	})), "").objects
+	o.checked.Store(true)
+	if _, err := o.Put(t.Context(), "name", []byte("x"), `"tag"`); !errors.Is(err, casrecord.ErrChanged) {
+		t.Errorf("PUT, 412 without a body: %v", err)
+	}
+	if _, _, err := o.Get(t.Context(), "name"); err == nil || driver.Permanent(err) {
+		t.Errorf("GET without a tag: %v", err)
+	}
 	refused := open(t, "127.0.0.1:1", "").objects
 	if _, err := refused.Put(t.Context(), "name", nil, ""); !driver.IsNotApplied(err) || driver.Permanent(err) {
 		t.Errorf("no server: %v", err)
