@@ -76,3 +76,31 @@ func BenchmarkCrowd(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkHandOver is a release and a new place of one of two Stores, until the other one has the
+// name.
+func BenchmarkHandOver(b *testing.B) {
+	dir := b.TempDir()
+	var stores [2]*Store
+	var turns [2]<-chan time.Time
+	var reqs [2]driver.Request
+	for i := range stores {
+		stores[i] = openTest(b, dir)
+		reqs[i] = driver.Request{Name: "name", Owner: fmt.Sprint("owner", i), TTL: time.Hour, Place: time.Hour}
+		turns[i] = told(b, stores[i], reqs[i].Owner)
+		if _, err := stores[i].Acquire(b.Context(), reqs[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := 0; b.Loop(); i = 1 - i {
+		released(b, stores[i], reqs[i])
+		<-turns[1-i]
+		now, err := stores[1-i].Renew(b.Context(), []driver.RenewRequest{{Name: "name", Owner: reqs[1-i].Owner, TTL: time.Hour}})
+		if err != nil || now[0].State != driver.Held {
+			b.Fatal(now, err)
+		}
+		if _, err := stores[i].Acquire(b.Context(), reqs[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -51,9 +51,9 @@
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // Deleting files: without its own file, or that of the session of its holder, a lock is free, and
-// the tokens of that name go on rising. Without the file of its kernel lock, they go on from the
-// time of day, and requests that use the file go on for a moment as if it were there. A program
-// that cleans up /tmp by age must leave the folder alone.
+// the tokens of that name go on rising. An empty file is as a missing one. Without the file of its
+// kernel lock, they go on from the time of day, and requests that use the file go on for a moment as
+// if it were there. A program that cleans up /tmp by age must leave the folder alone.
 //
 // A file that the store has not written, or one that was given another name, as a copy by hard
 // links does (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
@@ -79,10 +79,9 @@
 // whatever the umask. Those that a user makes who is no member of that group are for that user
 // alone. Changing the permissions later does not change those of existing files.
 //
-// The folder has a file of JSON for each name that is in use, or was a second ago, with a line for
-// each hold and place, which people can read. Hidden are a file for each open Store (.session-…),
-// one for each kernel lock, which is locked and keeps tokens rising (.lock-…), and, for a moment,
-// one that is written (.spare-…).
+// The folder has a file of JSON for each name that is in use, with a line for each hold and place,
+// which people can read. Hidden are a file for each open Store (.session-…), and one for each kernel
+// lock, which is locked and keeps tokens rising (.lock-…).
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

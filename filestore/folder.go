@@ -84,7 +84,7 @@ func (s *Store) openFolder() (*folder, error) {
 	writers := self.Mode() & 0o222
 	f := &folder{Root: root, store: s, self: self, mode: writers | writers<<1}
 	for i := range f.locks {
-		f.locks[i] = kernelLock{folder: f, name: lockFile(i), spare: fmt.Sprintf(".spare-%02d", i)}
+		f.locks[i] = kernelLock{folder: f, name: lockFile(i)}
 	}
 	return f, nil
 }
@@ -201,9 +201,6 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
-// mostRead is the size of the largest file that is read.
-const mostRead = 16 << 20
-
 // open opens a file of the store to write to it. It refuses what is no file, such as a link, and a
 // file that has another name elsewhere: somebody may have put it there to have it written.
 func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
@@ -214,7 +211,7 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
 		info, err = there, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1 || info.Size() > mostRead) {
+	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1) {
 		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
 			"remove it, and see who has put it there")
 	}
@@ -243,46 +240,4 @@ func (f *folder) create(file string) (*os.File, error) {
 		return nil, err
 	}
 	return made, nil
-}
-
-// overwrite writes a text over another one at a place of an open file. An error that matches
-// driver.ErrNotApplied means that the file is as it was.
-func (f *folder) overwrite(opened *os.File, file string, at int, text []byte, former string) error {
-	_, err := opened.WriteAt(text, int64(at))
-	if err == nil {
-		return nil
-	}
-	// A part of it may have been written, and how much is not said.
-	_, _ = opened.WriteAt([]byte(former), int64(at))
-	if len(former) < len(text) {
-		_ = opened.Truncate(int64(at + len(former)))
-	}
-	now := make([]byte, len(text))
-	n, _ := opened.ReadAt(now, int64(at))
-	if string(now[:n]) != former {
-		return wrapErr("write", f.path(file), err)
-	}
-	return notApplied("write", f.path(file), err)
-}
-
-// replace writes a file anew, or makes it, so that a kill leaves the former file or the new one. It
-// writes a spare file, which the caller alone uses now, and gives it the name. An error
-// that matches driver.ErrNotApplied means that the former file is there.
-func (f *folder) replace(file, spare string, contents []byte) error {
-	written, err := f.create(spare)
-	if errors.Is(err, fs.ErrExist) { // Its maker was killed.
-		_ = f.Remove(spare)
-		written, err = f.create(spare)
-	}
-	if err != nil {
-		return notApplied("write", f.path(file), err)
-	}
-	_, err = written.Write(contents)
-	if err = errors.Join(err, written.Close()); err == nil {
-		err = f.Rename(spare, file)
-	}
-	if err != nil {
-		_ = f.Remove(spare)
-	}
-	return notApplied("write", f.path(file), err)
 }

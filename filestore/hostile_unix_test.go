@@ -20,28 +20,46 @@ import (
 
 // spoil returns what no store has written, made from the file of the name "bad".
 func spoil(contents string) map[string]string {
-	replace := func(old, new string) string {
-		spoilt := strings.Replace(contents, old, new, 1)
-		if spoilt == contents {
+	line, entries := contents[:headerSize], contents[headerSize:]
+	inHeader := func(old, new string) string {
+		spoilt := strings.Replace(line, old, new, 1)
+		if spoilt == line {
 			panic(old)
 		}
-		return spoilt
+		return spoilt + entries
+	}
+	replace := func(old, new string) string {
+		spoilt := strings.Replace(entries, old, new, 1)
+		if spoilt == entries {
+			panic(old)
+		}
+		var h header
+		if err := json.Unmarshal([]byte(line), &h); err != nil {
+			panic(err)
+		}
+		h.Size = int64(len(spoilt))
+		return string(h.encode()) + spoilt
 	}
 	return map[string]string{
-		"empty":           "",
-		"torn":            contents[:len(contents)/2],
+		"torn":            contents[:len(contents)-1],
+		"torn early":      line[:headerSize-1],
 		"not JSON":        "hello\n",
-		"another format":  replace(`"holdfast":2`, `"holdfast":1`),
-		"a later format":  replace(`"holdfast":2`, `"holdfast":3`),
-		"another name":    replace(`"name":"bad"`, `"name":"good"`),
-		"no name":         replace(`"name":"bad"`, `"name":""`),
+		"another format":  inHeader(`"holdfast":3`, `"holdfast":2`),
+		"a later format":  inHeader(`"holdfast":3`, `"holdfast":4`),
+		"another name":    inHeader(`"name":"bad"`, `"name":"good"`),
+		"no name":         inHeader(`"name":"bad"`, `"name":""`),
+		"in the header":   inHeader(`"at":2048`, `"at":2047`),
+		"before the file": inHeader(`"at":2048`, `"at":-1`),
+		"behind the file": inHeader(`"at":2048`, `"at":9223372036854775807`),
+		"below nothing":   inHeader(`"size":`, `"size":-`),
+		"a huge size":     inHeader(`"size":`, `"size":999999`),
 		"a token above":   replace(`{"token":`, `{"token":99`),
 		"no limit":        replace(`"limit":1`, `"limit":0`),
 		"a token below":   replace(`{"token":`, `{"token":-`),
 		"a huge number":   replace(`"until_ns":`, `"until_ns":99999999999999999999`),
 		"an escape":       replace(`"session":"`, `"session":"../../x`),
-		"a tail":          contents + "x",
-		"zeros behind":    contents + "\x00\x00",
+		"a tail":          replace("]\n", "]\nx"),
+		"zeros behind":    replace("]\n", "]\n\x00\x00"),
 		"deep":            strings.Repeat(`{"name":`, 500),
 		"binary":          strings.Repeat("\xff\x00\x1b", 1000),
 		"an odd holder":   replace(`"holder":"`, `"holder":"\u001b]0;x\u0007\u009b2J`),
@@ -50,7 +68,7 @@ func spoil(contents string) map[string]string {
 		"metadata of one": replace(`"holder":`, `"metadata":1,"holder":`),
 		"no time":         replace(`"since":"`, `"since":"9`),
 		"ends never":      replace(`,"kept"`, `000,"kept"`),
-		"text for spaces": replace("  ]}", " x]}"),
+		"text before":     replace("[", "x["),
 		"no separator":    replace("\n {", "\n{"),
 		"two separators":  replace("\n {", "\n,{"),
 	}
@@ -173,11 +191,6 @@ func TestForeignFiles(t *testing.T) {
 		os.Symlink(outside, in("far.json")),
 		syscall.Mkfifo(in("pipe.json"), 0o600),
 	)
-	for i := range lockCount {
-		spare := s.folder.locks[i].spare
-		_ = s.folder.Remove(spare)
-		err = errors.Join(err, os.Link(outside, in(spare)))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +308,7 @@ func TestMovedFiles(t *testing.T) {
 		t.Errorf("the file has the permissions %v and %d bytes, %v", info.Mode(), info.Size(), err)
 	}
 
-	old := strings.Repeat("precious", pageSize/8)
+	old := strings.Repeat("precious", headerSize)
 	move(s.pathOf("old"), old)
 	data, err := os.Open(s.pathOf("old")) // by a program that reads it later
 	if err := errors.Join(err, os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {

@@ -29,26 +29,11 @@ func lockOf(file string) int {
 type kernelLock struct {
 	folder  *folder
 	name    string    // of the file
-	spare   string    // the name of the spare file, which the holder of the lock uses
 	file    *os.File  // nil until it is needed
 	written time.Time // the time of the file when it was locked
-	former  []byte    // what the file had when the counter was read
-	free    string    // the file of a free name, which is deleted soon
 }
 
 func lockFile(number int) string { return fmt.Sprintf(".lock-%02d", number) }
-
-// leave reports whether the file of a name that an owner has made free stays for a moment, one for
-// each lock. To make and delete a file each time that the same name is locked takes as long as all
-// else, and one process waits for the other in the folder.
-func (l *kernelLock) leave(file, owner string) bool {
-	const moment = time.Second
-	if owner != "" && l.free == "" {
-		l.free = file
-		time.AfterFunc(moment, func() { _ = l.folder.store.settle(file, moment) })
-	}
-	return l.free == file
-}
 
 // lock waits for the lock and takes it. The kernel serves those that wait in order.
 func (l *kernelLock) lock() (err error) {
@@ -121,25 +106,27 @@ const (
 	// counterSize is that of the file: so a power loss or a kill leaves the former counter, or
 	// this.
 	counterSize = 512
+
+	// counterFormat is the number in the first field of the file.
+	counterFormat = 2
 )
 
 // readCounter reads the counter as it goes on in this boot.
 func (l *kernelLock) readCounter() (c counter, err error) {
-	l.former = make([]byte, counterSize)
-	n, err := l.file.ReadAt(l.former, 0)
+	text := make([]byte, counterSize)
+	n, err := l.file.ReadAt(text, 0)
 	if err != nil && err != io.EOF {
 		return c, notApplied("read", l.folder.path(l.name), err)
 	}
-	l.former = l.former[:n]
-	if text := bytes.Trim(l.former, "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
+	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
 		err = json.Unmarshal(text, &c)
-		if err != nil || c.Format != fileFormat || min(c.Mark, c.Flushed, c.Last, c.Clock) < 0 || max(c.Mark, c.Last, c.Clock) > driver.MaxToken {
+		if err != nil || c.Format != counterFormat || min(c.Mark, c.Flushed, c.Last, c.Clock) < 0 || max(c.Mark, c.Last, c.Clock) > driver.MaxToken {
 			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
 	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark, l.written) {
-		c.Format, c.bootMark, c.Flushed, c.Last = fileFormat, host.bootMark(), 0, max(c.Last, c.Mark)
+		c.Format, c.bootMark, c.Flushed, c.Last = counterFormat, host.bootMark(), 0, max(c.Last, c.Mark)
 	}
 	c.Clock = max(c.Clock, l.folder.store.host.wall().UnixMicro())
 	return c, nil
@@ -148,8 +135,12 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
 func (l *kernelLock) writeCounter(c counter) error {
 	write := func() error {
-		text := fmt.Appendf(nil, "%-*s\n", counterSize-1, encodeJSON(c))
-		return l.folder.overwrite(l.file, l.name, 0, text, string(l.former))
+		text := fmt.Appendf(nil, "%*s\n", counterSize-1, encodeJSON(c))
+		_, err := l.file.WriteAt(text, 0)
+		if info, _ := l.file.Stat(); err != nil && info != nil && info.Size() < counterSize {
+			_ = l.file.Truncate(0) // A part of the first counter is none.
+		}
+		return notApplied("write", l.folder.path(l.name), err)
 	}
 	if c.Last > c.Flushed {
 		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,30 +19,33 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// The file of a name is JSON. Its first line has a header, and each line after it an entry:
+// The file of a name has a header, which is a line of JSON with spaces up to a fixed size, and the
+// entries, which are JSON too, with a line for each:
 //
-//	{"holdfast":2,"name":"deploy","boot":"…","boot_began_ms":9,"entries":[
-//	 {"token":9,"tokens":1,"limit":1,"until_ns":                 9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	{"holdfast":3,"name":"deploy","boot":"…","boot_began_ms":9,"at":2048,"size":300}
+//	[
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //	,{"token":10,…}
-//	]}
+//	]
 //
 // The fields of an entry up to the owner always stand in this order, and are read as they are
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
 //
-// The file has whole pages, and the end of an entry has the same width whatever it is. So an entry
-// that is prolonged, or is made or ends as the last one, changes one page as a rule, and that is
-// written in place (see state.write).
+// A change writes the entries where the former ones are not, and then the header, which says where
+// the entries are. So a kill leaves the former ones or the new ones.
 
-// fileFormat is the number in the first field of every file. A later format that this version must
-// not misread gets another number.
-const fileFormat = 2
+// nameFormat is the number in the first field of a name's file. A later format that this version
+// must not misread gets another number.
+const nameFormat = 3
 
 // A header is the first line of a name's file.
 type header struct {
 	Format int    `json:"holdfast"`
 	Name   string `json:"name"`
 	bootMark
+	At   int64 `json:"at"` // of the entries, in bytes
+	Size int64 `json:"size"`
 }
 
 // entryData is what the file has of an entry beside what the rule knows. The Owner of an entry is
@@ -49,16 +55,7 @@ type entryData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
 	public   string // JSON from the field "since" on
-
-	line lineRead
-}
-
-// A lineRead is an entry as it was read.
-type lineRead struct {
-	text    string // "" for a new entry
-	until   time.Duration
-	kept    bool
-	session string
+	line     string // the entry as it was read; "" for a new one
 }
 
 type (
@@ -74,93 +71,93 @@ type publicData struct {
 }
 
 const (
-	headerEnd = ",\"entries\":[\n"
-	entryText = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%18d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
-	fileEnd   = "]}\n"
+	// headerSize is the size of a header, which is in one page of the file: the kernel writes a
+	// page whole or not at all when the process is killed.
+	headerSize = 2048
 
-	// pageSize is the size of the pages of a file. A write within one is done or not done when the
-	// process is killed.
-	pageSize = 4096
+	entriesBegin = "[\n"
+	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entriesEnd   = "]\n"
+
+	// mostRead is the size of the most entries that are read.
+	mostRead = 16 << 20
 )
 
-// encodeFile returns the contents of a name's file. They have the former size, unless that is too
-// small or twice too large.
-func encodeFile(h *header, q *queue, formerSize int) []byte {
-	contents := make([]byte, 0, max(formerSize, pageSize))
-	contents = append(contents, bytes.TrimSuffix(encodeJSON(h), []byte("}"))...)
-	contents = append(contents, headerEnd...)
+// encode returns the header as it is written.
+func (h *header) encode() []byte {
+	line := bytes.Repeat([]byte(" "), headerSize)
+	copy(line, encodeJSON(h))
+	line[headerSize-1] = '\n'
+	return line
+}
+
+// encodeEntries returns the entries of a queue as they are written, of which that of an owner may
+// have changed since it was read.
+func encodeEntries(q *queue, owner string) []byte {
+	text := make([]byte, 0, 512*q.Len())
+	text = append(text, entriesBegin...)
 	separator := byte(' ')
 	for _, e := range q.Entries() {
-		contents = append(contents, separator)
-		if e.Data.line == (lineRead{e.Data.line.text, e.Until, e.Kept, e.Data.session}) {
-			contents = append(contents, e.Data.line.text...)
+		text = append(text, separator)
+		if e.Data.line != "" && e.Owner != owner {
+			text = append(text, e.Data.line...)
 		} else {
-			contents = appendEntry(contents, e)
+			text = fmt.Appendf(text, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept,
+				e.Data.detached, e.Data.session, e.Owner, e.Data.public)
 		}
-		contents = append(contents, '\n')
+		text = append(text, '\n')
 		separator = ','
 	}
-	size, used := formerSize, len(contents)+len(fileEnd)
-	if size < used || size > 2*used+2*pageSize || size%pageSize > 0 {
-		size = used + used/8 + pageSize - 1
-		size -= size % pageSize
-	}
-	return fmt.Appendf(contents, "%*s", size-len(contents), fileEnd)
+	return append(text, entriesEnd...)
 }
 
-// appendEntry appends the line of an entry.
-func appendEntry(contents []byte, e *entry) []byte {
-	return fmt.Appendf(contents, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept,
-		e.Data.detached, e.Data.session, e.Owner, e.Data.public)
-}
-
-// changedPage returns the only page in which the contents of a file differ from the former ones. It
-// reports false if there are more, or the sizes differ.
-func changedPage(former string, contents []byte) (at int, page []byte, isOne bool) {
-	if len(former) != len(contents) {
-		return 0, nil, false
+// readFile reads a name's file: its header, and its entries as they are written, and in their order.
+// A file that is not made yet is fs.ErrNotExist.
+func readFile(file *os.File) (h header, text string, entries []entry, err error) {
+	line := make([]byte, headerSize)
+	n, err := file.ReadAt(line, 0)
+	if err != nil && err != io.EOF {
+		return h, "", nil, err
 	}
-	for i := 0; i < len(former); i += pageSize {
-		if now := contents[i : i+pageSize]; string(now) != former[i:i+pageSize] {
-			if page != nil {
-				return 0, nil, false
-			}
-			at, page = i, now
-		}
-	}
-	return at, page, true
-}
-
-// decodeFile returns the header of a name's file and the entries, in their order.
-func decodeFile(contents string) (h header, entries []entry, err error) {
-	first, _, isWhole := strings.Cut(contents, headerEnd)
-	isWhole = isWhole && strings.HasSuffix(contents, fileEnd)
-	err = json.Unmarshal([]byte(first+"}"), &h)
+	line = bytes.TrimRight(line[:n], " \n")
+	err = json.Unmarshal(line, &h)
 	switch {
-	case err == nil && h.Format > fileFormat:
-		return h, nil, fmt.Errorf("it has the format %d of another version of this store", h.Format)
-	case err != nil || !isWhole || h.Format != fileFormat || h.Name == "":
-		return h, nil, errNotOurs
+	case len(bytes.Trim(line, "\x00")) == 0:
+		return h, "", nil, fs.ErrNotExist // Its maker was killed.
+	case err == nil && h.Format > 0 && h.Format != nameFormat:
+		return h, "", nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, h.Format)
+	case err != nil || n < headerSize || h.Format != nameFormat || h.Name == "" ||
+		h.At < headerSize || h.At > 4*mostRead || h.Size < 0 || h.Size > mostRead:
+		return h, "", nil, errNotOurs
 	}
-	body := strings.TrimRight(contents[len(first)+len(headerEnd):len(contents)-len(fileEnd)], " \n")
-	entries = make([]entry, 0, len(body)/256)
-	for separator, last := " ", int64(0); body != ""; separator = "," {
+	body := make([]byte, h.Size)
+	if _, err := file.ReadAt(body, h.At); err != nil && err != io.EOF {
+		return h, "", nil, err
+	}
+	text = string(body)
+	rest, begins := strings.CutPrefix(text, entriesBegin)
+	rest, ends := strings.CutSuffix(rest, entriesEnd)
+	if !begins || !ends {
+		return h, "", nil, errNotOurs
+	}
+	entries = make([]entry, 0, len(rest)/256)
+	for separator, last := " ", int64(0); rest != ""; separator = "," {
 		var line string
-		line, body, _ = strings.Cut(body, "\n")
+		line, rest, _ = strings.Cut(rest, "\n")
 		line, isSeparate := strings.CutPrefix(line, separator)
 		e, ok := decodeEntry(line)
 		if !isSeparate || !ok || e.Token <= last || e.Token > driver.MaxToken {
-			return h, nil, errNotOurs
+			return h, "", nil, errNotOurs
 		}
 		last = e.Token
 		entries = append(entries, e)
 	}
-	return h, entries, nil
+	return h, text, entries, nil
 }
 
 var errNotOurs = errors.New("it is not what this store has written")
 
-// decodeEntry is the reverse of appendEntry.
+// decodeEntry is the reverse of entryText.
 func decodeEntry(line string) (e entry, ok bool) {
 	rest, ok := line, true
 	field := func(key string) string {
@@ -170,7 +167,7 @@ func decodeEntry(line string) (e entry, ok bool) {
 		return value
 	}
 	number := func(key string, most int64) int64 {
-		n, err := strconv.ParseInt(strings.TrimLeft(field(key), " "), 10, 64)
+		n, err := strconv.ParseInt(field(key), 10, 64)
 		ok = ok && err == nil && 0 < n && n <= most
 		return n
 	}
@@ -193,7 +190,7 @@ func decodeEntry(line string) (e entry, ok bool) {
 	e.Data.session = hex(`"session":`, sessionIDLen)
 	e.Owner = hex(`"owner_sha256":`, 2*sha256.Size)
 	e.Data.public = rest
-	e.Data.line = lineRead{line, e.Until, e.Kept, e.Data.session}
+	e.Data.line = line
 	return e, ok
 }
 

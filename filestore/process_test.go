@@ -316,8 +316,8 @@ func roleShare(s *Store, _ []string) error {
 	return nil
 }
 
-// Close ends what the Store holds, apart from what is detached, and leaves no session and no file
-// of a free name.
+// Close ends what the Store holds, apart from what is detached, and leaves no session. A free name
+// has no file.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(dir, nil)
@@ -329,16 +329,17 @@ func TestClose(t *testing.T) {
 	detached.Detached = true
 	grantedTo(t, s, detached)
 	next(t, s, "free")
+	if _, err := os.Stat(s.pathOf("free")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a free name is still there: %v", err)
+	}
 	session := s.Session().Name()
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	for _, path := range []string{session, s.pathOf("free")} {
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", path, err)
-		}
+	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the session is still there: %v", err)
 	}
 	again := openTest(t, dir)
 	next(t, again, "name")
@@ -408,9 +409,6 @@ func TestRenewSome(t *testing.T) {
 func TestFolderDeletedMeanwhile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	for range 30 { // They have several pages.
-		waiting(t, s, request("name", time.Hour))
-	}
 	err := s.do(t.Context(), fileName("name"), newActor("name", req.Owner), makesSession, func(st *state) error {
 		st.release(0)
 		return os.RemoveAll(s.dir)
@@ -419,24 +417,6 @@ func TestFolderDeletedMeanwhile(t *testing.T) {
 	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner}); err != nil {
 		t.Error(err)
 	}
-}
-
-// The file of a free name is deleted soon, also if the name was held again meanwhile.
-func TestFreeFile(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	next(t, s, "name")
-	held, _ := granted(t, s, "name", time.Hour)
-	number := lockOf(fileName("name"))
-	eventually(t, "the moment of the first is over", func() bool {
-		s.turns[number] <- struct{}{}
-		defer func() { <-s.turns[number] }()
-		return s.folder.locks[number].free == ""
-	})
-	released(t, s, held)
-	eventually(t, "the file is deleted", func() bool {
-		_, err := os.Stat(s.pathOf("name"))
-		return errors.Is(err, os.ErrNotExist)
-	})
 }
 
 // The limit of this store: a lock that is held is free once its file is deleted. The tokens

@@ -1,12 +1,12 @@
 package filestore
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -20,16 +20,15 @@ import (
 // A state is that of a name, from its file, while a request has the kernel lock.
 type state struct {
 	examiner
-	lock     *kernelLock
-	file     string
-	who      actor
-	own      *session // of this Store; nil if it needs none
-	opened   *os.File // nil if it is missing
-	contents string
-	written  time.Time
-	header   header
-	queue    queue
-	now      time.Duration // of the boot clock, since the name was locked
+	lock   *kernelLock
+	file   string
+	who    actor
+	own    *session // of this Store; nil if it needs none
+	opened *os.File // nil if it is missing
+	header header
+	former string // the entries as they were read
+	queue  queue
+	now    time.Duration // of the boot clock, since the name was locked
 
 	lastHold, firstPlace int64 // their tokens in the file as it was read; 0 if there is none
 
@@ -89,39 +88,44 @@ func (f *folder) update(
 // read reads the file. Entries of an earlier boot are over, as are the processes that made them.
 func (st *state) read() error {
 	host := &st.folder.store.host
-	st.header = header{Format: fileFormat, Name: st.who.name, bootMark: host.bootMark()}
+	st.header = header{Format: nameFormat, Name: st.who.name, bootMark: host.bootMark()}
 	if st.file == "" {
 		return nil
 	}
 	opened, info, err := st.folder.open(st.file, os.O_RDWR)
+	if errors.Is(err, fs.ErrPermission) {
+		if there, _ := st.folder.Lstat(st.file); there != nil && there.Size() == 0 {
+			return nil // Its maker was killed.
+		}
+	}
+	var h header
+	var entries []entry
+	if err == nil {
+		h, st.former, entries, err = readFile(opened)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
+		opened.Close() // or nothing, if it is nil
 		return nil
 	}
-	var contents strings.Builder
-	if err == nil {
-		st.opened, st.written = opened, info.ModTime()
-		contents.Grow(int(info.Size()))
-		_, err = io.Copy(&contents, io.LimitReader(opened, info.Size()))
-	}
-	if err != nil {
-		return notApplied("read", st.path(), err)
-	}
-	h, entries, err := decodeFile(contents.String())
 	if err == nil && (st.who.name != "" && h.Name != st.who.name || fileName(h.Name) != st.file) {
 		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
 	}
-	// What was not flushed before a power loss may be cut, old, or that of another file.
-	if errors.Is(err, errNotOurs) && host.isOtherBoot(st.written) {
-		return nil // Nothing of it is kept, and it is not written in place.
-	}
 	if err != nil {
+		opened.Close()
+		switch isOurs := !errors.Is(err, errNotOurs); {
+		case isOurs:
+			return notApplied("read", st.path(), err)
+		case host.isOtherBoot(info.ModTime()):
+			st.former = "" // What was not flushed before a power loss may be cut, old, or another file's.
+			return nil
+		}
 		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
-	if !host.isThisBoot(h.bootMark, st.written) {
+	if !host.isThisBoot(h.bootMark, info.ModTime()) {
 		h.bootMark = st.header.bootMark
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
-	st.contents, st.header = contents.String(), h
+	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
 	holds := len(st.queue.Holds())
 	if holds > 0 {
@@ -189,7 +193,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		return res, nil
 	}
 	// Half of the room is left to the other verbs, which change the length of a line by little.
-	if len(st.contents) > mostRead/4 && len(encodeFile(&st.header, &st.queue, 0)) > mostRead/2 {
+	if len(st.former) > mostRead/4 && len(encodeEntries(&st.queue, req.Owner)) > mostRead/2 {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.path())))
 	}
@@ -245,29 +249,45 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// write makes the file that of the state, which a verb has changed.
-//
-// A page that alone changes is written in place: a kill leaves it changed or not. Otherwise the
-// contents are written aside, and the new file takes the place of the former. The file of a free
-// name stays for a moment (see kernelLock.leave).
-func (st *state) write() error {
-	isFree := st.queue.Len() == 0
-	if st.who.hash == "" && st.lock.free == st.file {
-		st.lock.free = "" // The moment is over.
-	}
-	switch {
-	case isFree && st.opened == nil:
-		return nil
-	case isFree && !st.lock.leave(st.file, st.who.hash):
+// write makes the file that of the state, which a verb has changed. That of a free name is deleted.
+func (st *state) write() (err error) {
+	if st.queue.Len() == 0 {
+		if st.opened == nil {
+			return nil
+		}
 		st.opened.Close() // Windows does not delete it before.
 		return notApplied("delete", st.path(), st.folder.Remove(st.file))
 	}
-	contents := encodeFile(&st.header, &st.queue, len(st.contents))
-	if at, page, isOne := changedPage(st.contents, contents); isOne {
-		return st.folder.overwrite(st.opened, st.file, at, page, st.contents[at:at+len(page)])
+	entries := encodeEntries(&st.queue, st.who.hash)
+	if string(entries) == st.former {
+		return nil
 	}
-	st.opened.Close()
-	return st.folder.replace(st.file, st.lock.spare, contents)
+	if st.opened == nil {
+		st.opened, err = st.folder.create(st.file)
+		if errors.Is(err, fs.ErrExist) { // Its maker was killed, or it is of another boot.
+			_ = st.folder.Remove(st.file)
+			st.opened, err = st.folder.create(st.file)
+		}
+	}
+	former := st.header
+	st.header.At, st.header.Size = headerSize, int64(len(entries))
+	if former.At < headerSize+st.header.Size {
+		st.header.At = max(headerSize, former.At+former.Size)
+	}
+	if err == nil {
+		_, err = st.opened.WriteAt(entries, st.header.At)
+	}
+	if err != nil {
+		if st.former == "" {
+			_ = st.folder.Remove(st.file)
+		}
+		return notApplied("write", st.path(), err)
+	}
+	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
+		return wrapErr("write", st.path(), err)
+	}
+	_, _ = st.opened.WriteAt(bytes.Repeat([]byte(" "), int(former.Size)), former.At) // for people
+	return nil
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have

@@ -279,12 +279,6 @@ func (s *Store) Close() error {
 		if s.folder == nil {
 			return
 		}
-		begin := func() bool { return true }
-		for i := range s.folder.locks {
-			if file := s.folder.locks[i].free; file != "" {
-				_ = s.folder.update(nil, file, actor{}, begin, func(st *state) error { st.holds(); return nil })
-			}
-		}
 		s.folder.close()
 		for _, lock := range s.folder.locks {
 			lock.file.Close() // or nothing, if it is nil

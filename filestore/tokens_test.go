@@ -210,7 +210,7 @@ func TestMarkIsAhead(t *testing.T) {
 }
 
 // A floor far ahead raises the tokens of its lock, and of none far from it, over reboots too. It is
-// measured by the clock, not by tokens. The file of a free name is deleted soon.
+// measured by the clock, not by tokens.
 func TestHighFloor(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
 	s := openTestOn(t, f.host(), dir)
@@ -235,11 +235,6 @@ func TestHighFloor(t *testing.T) {
 	req.Floor = f.ahead()
 	f.step(-240 * time.Hour)
 	grantedTo(t, s, req)
-	released(t, s, req)
-	eventually(t, "the file of a free name is deleted", func() bool {
-		_, err := os.Stat(s.pathOf("high"))
-		return err != nil
-	})
 }
 
 // A counter that no store has written is an error that names the file, and no reason for tokens to
