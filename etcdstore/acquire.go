@@ -52,11 +52,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case req.Floor > s.wall().Add(driver.MaxLead).UnixMicro():
 		return res, fmt.Errorf("%w: the floor of the token is too far ahead", driver.ErrInvalid)
 	}
-	a, own := &attempt{Request: req}, ""
-	if req.Detached {
-		own = id(req.Name, req.Owner)
-	}
-	isReplaced := false
+	a, isReplaced := &attempt{Request: req}, false
 	for try := 0; ; try++ {
 		if err := pause(ctx, try); err != nil {
 			return res, driver.NotApplied(err)
@@ -72,7 +68,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			return driver.Result{Held: a.queue.records[0].public(a.queue.waiting())}, nil
 		}
 		a.lasts = time.Now().Add(ttl)
-		if a.lease, err = s.leaseFor(ctx, ttl, own); err != nil {
+		if a.lease, err = s.leaseFor(ctx, ttl); err != nil {
 			return res, err
 		}
 		token, err := s.makeEntry(ctx, a)
@@ -102,7 +98,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	rec := record{Base: base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
 	var ops []clientv3.Op
 	if a.Floor > 0 || a.last > 0 {
-		counters, err := s.leaseFor(ctx, countersLast, "")
+		counters, err := s.leaseFor(ctx, countersLast)
 		if err != nil {
 			return 0, err
 		}
@@ -115,7 +111,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	e := &entry{
 		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.entriesKey(a.Name) + strconv.Itoa(slot), value: rec.encode(),
-		lease: a.lease, own: a.lease.own, on: a.lease.id, base: rec.Base, lasts: a.lasts, until: a.lasts,
+		lease: a.lease, on: a.lease.id, base: rec.Base, lasts: a.lasts, until: a.lasts,
 	}
 	ops = append(ops, clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on)))
 	s.mu.Lock()

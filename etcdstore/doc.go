@@ -25,9 +25,9 @@
 // watched from the age of 50 ms on, so its client learns at once that it was broken, or deleted by
 // hand.
 //
-// All entries of a Client with one TTL have one lease, as with one session of etcd's own client.
-// Keeps, detached holds and those that were adopted have leases of their own. An entry that its
-// owner does not renew is ended by the Client, and by the end of the lease if the process is gone.
+// All entries of a Client with one TTL have one lease, as with one session of etcd's own client. A
+// keep has a lease of its own. An entry that its owner does not renew is ended by the Client, and by
+// the end of the lease if the process is gone. A lease without entries ends by its time.
 //
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
 // a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
@@ -46,7 +46,7 @@
 // longer than requested (see Guarantees().Grain). When a process dies, or its Store is closed, what
 // it leaves on a lease of several entries ends within the TTL and 4 s from then: the last renewal
 // of one of them has prolonged them all. So a hold may last a third of its TTL longer, and one with
-// NoRenew its whole TTL. Each change of the leader starts the time of all of them anew: the hold of
+// NoRenew, or detached, its whole TTL. Each change of the leader starts the time of all of them anew: the hold of
 // a client that has died, and a keep, end only when no change has come for their whole time. None
 // ends sooner. A mark of package once is a keep: after a change of the leader its work is not
 // repeated for that much longer, and never, if the leader changes more often. A cluster with an

@@ -36,20 +36,13 @@ const (
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. A detached entry, and one that another Store has made, has leases of its own,
-// which end in time without this process. The goroutine with Store.turn changes a lease, with
+// renewed themselves. It ends by its time alone. The goroutine with Store.turn changes a lease, with
 // Store.mu locked.
 type lease struct {
-	leaseKey
 	id      clientv3.LeaseID
+	seconds int64
 	epoch   int64     // the revision of its epoch key: a transaction of another epoch makes no entry
 	certain time.Time // It lasts until then at least.
-}
-
-// A leaseKey is what a lease is for.
-type leaseKey struct {
-	seconds int64
-	own     string // the id of its only entry, "" if others share it
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -66,14 +59,13 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
-// caller whose turn it is grants it or keeps it alive, also for those that wait. The id of an entry
-// in own gets that entry's own lease.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*lease, error) {
+// caller whose turn it is grants it or keeps it alive, also for those that wait.
+func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
-	end, key := time.Now().Add(ttl), leaseKey{leaseSeconds(ttl), own}
+	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		l := s.leases[key]
+		l := s.leases[seconds]
 		isNew := l == nil || !l.lasts(time.Now())
 		isReady := !isNew && l.lasts(end)
 		s.mu.Unlock()
@@ -93,7 +85,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 		turnCtx, cancel := context.WithTimeout(ctx, requestBound)
 		switch {
 		case err == nil && isNew:
-			err = s.grant(turnCtx, key)
+			err = s.grant(turnCtx, seconds)
 		case err == nil:
 			err = s.prolong(turnCtx, l)
 		}
@@ -109,8 +101,8 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, own string) (*l
 }
 
 // grant makes a lease. What is certain of it counts from before the sending.
-func (s *Store) grant(ctx context.Context, key leaseKey) error {
-	l := &lease{leaseKey: key}
+func (s *Store) grant(ctx context.Context, seconds int64) error {
+	l := &lease{seconds: seconds}
 	err := s.send(ctx, true, func(ctx context.Context) error {
 		s.grants++
 		sent, id := time.Now(), s.session|s.grants%(1<<leaseBits)
@@ -124,7 +116,7 @@ func (s *Store) grant(ctx context.Context, key leaseKey) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[key] = l
+	s.leases[seconds] = l
 	return nil
 }
 
@@ -209,44 +201,12 @@ func (s *Store) isBase(base int64) clientv3.Cmp {
 }
 
 // replace has new entries use another lease than this one, which may have a key of somebody else:
-// then a server refuses it. The lease ends at once if this Store has no entries.
+// then a server refuses it.
 func (s *Store) replace(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case len(s.entries) == 0:
-		s.endLease(l)
-	case s.leases[l.leaseKey] == l:
-		delete(s.leases, l.leaseKey)
-	}
-}
-
-// endLease ends a lease without entries, when no keep-alive of it is under way: that would find it
-// lost, and so all others. The caller holds s.mu.
-func (s *Store) endLease(l *lease) {
-	if s.leases[l.leaseKey] == l {
-		delete(s.leases, l.leaseKey)
-	}
-	if s.alive.Err() == nil {
-		s.group.Go(func() {
-			select {
-			case s.turn <- struct{}{}:
-				<-s.turn
-				s.revoke(s.alive, l)
-			case <-s.alive.Done():
-			}
-		})
-	}
-}
-
-// revoke ends leases, except that of the counters, within a second. Their time ends them as well.
-func (s *Store) revoke(ctx context.Context, leases ...*lease) {
-	ctx, cancel := context.WithTimeout(ctx, closeBound)
-	defer cancel()
-	for _, l := range leases {
-		if l.seconds != leaseSeconds(countersLast) && ctx.Err() == nil {
-			_, _ = s.client.Revoke(ctx, l.id)
-		}
+	if s.leases[l.seconds] == l {
+		delete(s.leases, l.seconds)
 	}
 }
 

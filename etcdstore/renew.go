@@ -40,11 +40,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		renewals[i] = r
 		s.mu.Lock()
 		if r.entry = s.entries[key]; r.entry == nil { // It was requested through another Store.
-			r.entry = &entry{name: req.Name, owner: req.Owner, until: r.end, own: key}
+			r.entry = &entry{name: req.Name, owner: req.Owner, until: r.end}
 			s.entries[key] = r.entry
 		}
 		s.mu.Unlock()
-		if r.lease, r.err = s.leaseFor(ctx, req.TTL, r.own); r.err == nil {
+		if r.lease, r.err = s.leaseFor(ctx, req.TTL); r.err == nil {
 			s.beginRenewal(r)
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Store) renewByLook(ctx context.Context, r *renewal) (is driver.Entry, e
 					ttl, end = left, began.Add(left)
 				}
 			}
-			lease, err := s.leaseFor(ctx, ttl, e.own)
+			lease, err := s.leaseFor(ctx, ttl)
 			if err != nil {
 				return is, err
 			}

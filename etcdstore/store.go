@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +28,6 @@ type Options struct {
 	Prefix string
 }
 
-const closeBound = time.Second // of what Close waits for
-
 // A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
 // called from many goroutines at once.
 type Store struct {
@@ -54,10 +50,10 @@ type Store struct {
 	session   int64 // the upper bits of the numbers of leases
 	grants    int64 // how many leases were requested
 
-	mu      sync.Mutex          // guards all below, and the leases and entries
-	entries map[string]*entry   // that were requested through this Store, by id
-	leases  map[leaseKey]*lease // that were granted, and are in use for new entries
-	base    int64               // of new tokens, 0 until it is known
+	mu      sync.Mutex        // guards all below, and the leases and entries
+	entries map[string]*entry // that were requested through this Store, by id
+	leases  map[int64]*lease  // by their seconds, that are in use for new entries
+	base    int64             // of new tokens, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -67,7 +63,6 @@ type entry struct {
 	limit       int
 	token       int64            // 0 until it is known
 	lease       *lease           // of its Acquire, nil if that was another Store's
-	own         string           // its id if it has leases of its own
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision
 	base        int64            // as in its record
@@ -100,7 +95,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
-		entries: map[string]*entry{}, leases: map[leaseKey]*lease{},
+		entries: map[string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.calls = s.newCalls()
@@ -138,25 +133,16 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices, and its leases if it has no entries, for a
-// second at most, and closes the client if the store was opened from a URL. The client may wait
-// forever for a watch that ended meanwhile: Close leaves it alone after a second.
+// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
+// opened from a URL. The client may wait forever for a watch that ended meanwhile: Close leaves it
+// alone after a second.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.alive.Err() != nil
 	s.end()
 	s.mu.Unlock()
 	s.group.Wait()
-	if wasClosed || s.configErr != nil {
-		return nil
-	}
-	s.mu.Lock() // A request may be under way still.
-	isUnused, leases := len(s.entries) == 0, slices.Collect(maps.Values(s.leases))
-	s.mu.Unlock()
-	if isUnused {
-		s.revoke(context.Background(), leases...)
-	}
-	if !s.ownsClient {
+	if wasClosed || !s.ownsClient {
 		return nil
 	}
 	closed := make(chan error, 1)
@@ -199,19 +185,10 @@ func (s *Store) goWhileOpen(f func()) {
 	}
 }
 
-// forget removes an entry that is over, or that another Store has, and the leases of its own. The
-// caller holds s.mu.
+// forget removes an entry that is over, or that another Store has. The caller holds s.mu.
 func (s *Store) forget(e *entry) {
 	delete(s.entries, id(e.name, e.owner))
 	if e.unwatch != nil {
 		e.unwatch()
-	}
-	if e.own == "" {
-		return
-	}
-	for key, l := range s.leases {
-		if key.own == e.own {
-			s.endLease(l)
-		}
 	}
 }

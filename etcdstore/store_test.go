@@ -151,8 +151,6 @@ func TestOneMember(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, member *servers.Etcd){
 		"request that arrives after its release": testLateRequest,
 		"unrenewed entry":                        testUnrenewedEntry,
-		"entry with a lease of its own":          testOwnLease,
-		"leases without entries":                 testUnusedLeases,
 		"deleted keys":                           testDeletedKeys,
 		"reader beside others":                   testReaderBesideOthers,
 		"lost lease":                             testLostLease,
@@ -263,89 +261,6 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A detached hold, and one that this Store has adopted, end at their time, though a lease for the
-// same TTL is kept alive before the process ends.
-func testOwnLease(t *testing.T, member *servers.Etcd) {
-	const ttl = 5 * time.Second
-	s, other := open(t, member), open(t, member)
-	names := []string{"detached", "renewed", "adopted"}
-	for i, by := range []*Store{s, s, other} {
-		grant(t, by, driver.Request{Name: names[i], Owner: "owner", TTL: ttl, Detached: true})
-	}
-	began := time.Now()
-	for _, name := range names[1:] {
-		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
-		if err != nil || entries[0].State != driver.Held {
-			t.Fatalf("Renew of %q: %v, %v", name, entries, err)
-		}
-	}
-	time.Sleep(ttl - time.Second)
-	grant(t, s, request("owner", ttl))
-	must(t, s.Close())
-	for _, name := range names {
-		for {
-			holds, err := other.Lookup(t.Context(), name)
-			if must(t, err); len(holds) == 0 {
-				break
-			}
-			if took := time.Since(began); took > ttl+grain {
-				t.Fatalf("the hold of %q for %v has lasted %v", name, ttl, took)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-}
-
-// The lease of a detached hold ends with it. The others end when the Store is closed, unless it has
-// entries still.
-func testUnusedLeases(t *testing.T, member *servers.Etcd) {
-	s, other := open(t, member), open(t, member)
-	ids := func(s *Store) (ids []clientv3.LeaseID) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, l := range s.leases {
-			ids = append(ids, l.id)
-		}
-		return ids
-	}
-	wantEnd := func(ids []clientv3.LeaseID) {
-		t.Helper()
-		eventually(t, "end of all leases", func() bool {
-			return !slices.ContainsFunc(ids, func(id clientv3.LeaseID) bool {
-				resp, err := other.client.TimeToLive(t.Context(), id)
-				must(t, err)
-				return resp.TTL > 0
-			})
-		})
-	}
-	req := request("owner", time.Hour)
-	req.Detached = true
-	grant(t, s, req)
-	if state := renewed(t, s, "owner", 2*time.Hour, 0); state != driver.Held {
-		t.Errorf("Renew: %v", state)
-	}
-	own := ids(s)
-	s.turn <- struct{}{} // as during a keep-alive
-	if release(t, s, "owner"); len(own) != 2 || len(ids(s)) != 0 {
-		t.Errorf("%d leases of a detached hold with two TTLs, and %d after its release", len(own), len(ids(s)))
-	}
-	time.Sleep(watchDelay)
-	if resp, err := other.client.TimeToLive(t.Context(), own[0]); err != nil || resp.TTL <= 0 {
-		t.Errorf("a lease during a keep-alive: %+v, %v", resp, err)
-	}
-	<-s.turn
-	wantEnd(own)
-	grant(t, s, request("owner", time.Hour))
-	release(t, s, "owner")
-	grant(t, other, request("owner", time.Hour))
-	must(t, s.Close())
-	must(t, other.Close())
-	wantEnd(ids(s))
-	if resp, err := other.client.TimeToLive(t.Context(), ids(other)[0]); err != nil || resp.TTL <= 0 {
-		t.Errorf("the lease of a hold: %+v, %v", resp, err)
-	}
-}
-
 // When somebody deletes keys of the prefix, tokens rise, and a Store that has lost a reply before
 // is granted a lock by few requests.
 func testDeletedKeys(t *testing.T, member *servers.Etcd) {
@@ -432,7 +347,7 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	notices := noticesOf(s)
 	first := grant(t, s, request("owner", time.Minute))
 	time.Sleep(2 * watchDelay) // or it is told a moment later
-	_, err := s.client.Revoke(t.Context(), s.leases[leaseKey{seconds: leaseSeconds(time.Minute)}].id)
+	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
 	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
 		t.Errorf("the notice %+v", n)
@@ -782,13 +697,13 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 		return send(ctx)
 	}
 	s.onUnary.Store(&late)
-	l, err := s.leaseFor(t.Context(), time.Minute, "")
+	l, err := s.leaseFor(t.Context(), time.Minute)
 	must(t, err)
 	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
 		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
 	}
 	certain := l.certain
-	if again, err := s.leaseFor(t.Context(), time.Minute, ""); again != l || err != nil || !l.certain.Equal(certain) {
+	if again, err := s.leaseFor(t.Context(), time.Minute); again != l || err != nil || !l.certain.Equal(certain) {
 		t.Errorf("a lease that is asked for again at once is not the same, or kept alive: %v", err)
 	}
 }
