@@ -98,7 +98,7 @@
 // which end a minute after the last of these at the latest.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
-// refuses this package's scripts from a client that does not know it.
+// grants no lock to a client that does not know it.
 //
 // # Services
 //

@@ -230,7 +230,7 @@ func TestDeadPlaces(t *testing.T) {
 		for i := range all {
 			req := request("name", time.Minute)
 			req.Place = 100 * time.Millisecond
-			all[i] = acquireCall(s, req)
+			all[i] = s.acquireCall(&req)
 		}
 		sendTogether(s, all...)
 	}

@@ -65,7 +65,7 @@ func TestTokensWithoutARight(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "held"} {
 			req := request(name, time.Minute)
 			req.Place = time.Minute
-			together = append(together, acquireCall(s, req))
+			together = append(together, s.acquireCall(&req))
 		}
 		sendTogether(s, together...)
 		for i, c := range together {

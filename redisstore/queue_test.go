@@ -33,7 +33,7 @@ func TestTokensOfOneRun(t *testing.T) {
 		for _, name := range []string{"a", "a", "b", "b", "b"} {
 			req := request(name, time.Minute)
 			req.Place, req.Tokens = time.Minute, tokens
-			all = append(all, acquireCall(s, req))
+			all = append(all, s.acquireCall(&req))
 		}
 		sendTogether(s, all[:4]...)
 		sendTogether(s, all[4])

@@ -5,6 +5,8 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,7 +36,7 @@ var (
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one.
 var (
-	acquireScript = newScript(acquireLua)
+	acquireScript = newScript(acquireLua, counterSuffix, aheadSuffix)
 	renewScript   = newScript(renewLua)
 	releaseScript = newScript(releaseLua)
 	lookupScript  = newScript(lookupLua)
@@ -42,15 +44,19 @@ var (
 )
 
 // A script is a Lua script that the server runs in one step. Its source has the text and the
-// server's name for it.
-type script struct{ source func() (text, sha string) }
+// server's name for it. Its shared keys are in front of those of the locks.
+type script struct {
+	source func() (text, sha string)
+	shared []string // what these keys end with
+}
 
 // newScript makes the script of a verb when it is first used, since most programs that link this
 // package start without a need for it. It drops the comments: the text is sent whenever a server
 // does not know it.
-func newScript(verb string) *script {
-	return &script{sync.OnceValues(func() (string, string) {
+func newScript(verb string, shared ...string) *script {
+	return &script{shared: shared, source: sync.OnceValues(func() (string, string) {
 		var b strings.Builder
+		fmt.Fprintf(&b, "local shared = %d\n", len(shared))
 		for line := range strings.Lines(headLua + strings.Replace(verb, "-- include queue.lua\n", queueLua, 1) + tailLua) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
@@ -73,7 +79,6 @@ func (noRetry) NoRetry() bool { return true }
 type call struct {
 	runKey
 	batches              *batch.Queue[*call]
-	shared               []any  // the keys that all locks share
 	lock, queue, entries string // the keys of this one
 	owner                string // of whose calls none overtakes another; "" if that may be
 	args                 []any  // of the script, for this lock
@@ -88,6 +93,7 @@ type runKey struct {
 	script *script
 	tag    string // of the keys' hash slot, in a cluster
 	common string // what the script is told once for all of them
+	args   int    // how many it is told of each
 }
 
 // runMax is how many locks one run of a script handles: many enough to share its cost, and few
@@ -103,15 +109,12 @@ type scriptRun struct {
 
 // groupCalls divides a batch into runs of scripts.
 func groupCalls(batch []*call) (all []*scriptRun) {
-	open := make(map[runKey]*scriptRun, 1)
 	for _, c := range batch {
-		r := open[c.runKey]
-		if r == nil || len(r.calls) == runMax {
-			r = &scriptRun{runKey: c.runKey}
-			open[c.runKey] = r
-			all = append(all, r)
+		i := slices.IndexFunc(all, func(r *scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
+		if i < 0 {
+			i, all = len(all), append(all, &scriptRun{runKey: c.runKey})
 		}
-		r.calls = append(r.calls, c)
+		all[i].calls = append(all[i].calls, c)
 	}
 	return all
 }
@@ -126,8 +129,9 @@ func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 		r.cmd = redis.NewCmd(ctx, s.words(r, inFull)...)
 		_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
 	}
-	wait := redis.NewIntCmd(ctx, "wait", s.options.MinReplicas, s.options.ReplicaTimeout.Milliseconds())
+	var wait *redis.IntCmd
 	if s.options.MinReplicas > 0 {
+		wait = redis.NewIntCmd(ctx, "wait", s.options.MinReplicas, s.options.ReplicaTimeout.Milliseconds())
 		_ = pipe.Process(ctx, wait)
 	}
 	_, failed := pipe.Exec(ctx)
@@ -155,11 +159,13 @@ func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 // that becomes an interface.
 func (s *Store) words(r *scriptRun, inFull bool) []any {
 	text, sha := r.script.source()
-	words := make([]any, 0, 10+5*len(r.calls))
+	words := make([]any, 0, 8+5*len(r.calls))
 	if words = append(words, "evalsha", sha, 0); inFull {
 		words[0], words[1] = "eval", text
 	}
-	words = append(words, r.calls[0].shared...)
+	for _, suffix := range r.script.shared {
+		words = append(words, r.tag+s.prefix+suffix)
+	}
 	for _, c := range r.calls {
 		words = append(words, &c.lock)
 	}
@@ -169,8 +175,11 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 	for _, c := range r.calls {
 		words = append(words, &c.entries)
 	}
+	if s.options.RestartGuard > 0 {
+		words = append(words, s.prefix+guardSuffix)
+	}
 	words[2] = len(words) - 3
-	words = append(words, &s.conditions, len(r.calls), &s.listener.channel, &r.common)
+	words = append(words, &s.common, &r.common)
 	for _, c := range r.calls {
 		words = append(words, c.args...)
 	}

@@ -58,27 +58,17 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
 func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
-	c := &call{runKey: runKey{script: script, common: common}, batches: &s.queues[0], shared: s.shared, lock: s.prefix + name, owner: owner, args: args}
+	c := &call{runKey: runKey{script: script, common: common, args: len(args)}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
 	if s.cluster {
 		slot := slotOf(c.lock)
 		c.batches = &s.queues[int(slot)%len(s.queues)]
 		if !s.prefixHasTag {
 			c.tag = slotTags()[slot]
-			c.shared = s.sharedKeys(c.tag)
 		}
 	}
 	c.queue = c.tag + s.prefix + queueInfix + c.lock
 	c.entries = c.tag + s.prefix + entriesInfix + c.lock
 	return c
-}
-
-// sharedKeys returns the keys beside the locks that have a hash tag.
-func (s *Store) sharedKeys(tag string) []any {
-	keys := []any{tag + s.prefix + counterSuffix, tag + s.prefix + aheadSuffix}
-	if s.options.RestartGuard > 0 {
-		keys = append(keys, tag+s.prefix+guardSuffix)
-	}
-	return keys
 }
 
 // runCall makes a call and returns its reply.
@@ -123,7 +113,10 @@ func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 
 // readReply returns the reply to a call, or the error that the reply stands for.
 func (s *Store) readReply(c *call) (any, error) {
-	if c.err != nil {
+	var refusal redis.Error
+	if errors.As(c.err, &refusal) {
+		return nil, s.explainFailure(c, refusal.Error())
+	} else if c.err != nil {
 		return nil, s.wrapErr(c.err)
 	}
 	words, _ := c.reply.([]any)
@@ -140,23 +133,28 @@ func (s *Store) readReply(c *call) (any, error) {
 		return nil, fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
 	case "last":
 		return nil, fmt.Errorf("%w: there is no token as great as the request needs: see the keys %q and %q",
-			driver.ErrInvalid, c.shared[0], c.shared[1])
+			driver.ErrInvalid, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix)
 	case "type":
 		return nil, fmt.Errorf("%w: the key %q is a %v and no lock of this package: it is left alone, since it may be data; "+
 			"DEL ends it if it is the lock of another kind of client", driver.ErrInvalid, c.lock, words[len(words)-1])
 	case "failed":
 		text, _ := words[len(words)-1].(string)
-		switch known := errorText(text); {
-		case words[1] == int64(1):
+		if words[1] == int64(1) {
 			text = "PARTIAL " + text
-		case strings.HasPrefix(known, "value is not an integer"), strings.HasPrefix(known, "WRONGTYPE "):
-			return nil, fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), and %q (a hash) one is something else, see TYPE and GET: "+
-				"DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
-				driver.ErrCorrupt, c.shared[0], c.shared[1], c.queue, c.entries, firstLine(text))
 		}
-		return nil, s.explainReply(errors.New(text))
+		return nil, s.explainFailure(c, text)
 	}
 	return c.reply, nil
+}
+
+// explainFailure explains the error reply to a call.
+func (s *Store) explainFailure(c *call, text string) error {
+	if known := errorText(text); strings.HasPrefix(known, "value is not an integer") || strings.HasPrefix(known, "WRONGTYPE ") {
+		return fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), and %q (a hash) one is something else, see TYPE and GET: "+
+			"DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
+			driver.ErrCorrupt, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix, c.queue, c.entries, firstLine(text))
+	}
+	return s.explainReply(errors.New(text))
 }
 
 // errGuarded is the error of a server that may have forgotten locks; see [Options].RestartGuard.
@@ -190,12 +188,12 @@ func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 // unconfirmed returns the error of a WAIT that too few replicas have answered in time. What was
 // acquired is not undone here: its caller releases what it got no answer to.
 func (s *Store) unconfirmed(wait *redis.IntCmd) error {
-	switch confirmed, err := wait.Result(); {
-	case s.options.MinReplicas == 0:
+	if wait == nil {
 		return nil
-	case err != nil:
+	}
+	if confirmed, err := wait.Result(); err != nil {
 		return fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
-	case int(confirmed) < s.options.MinReplicas:
+	} else if int(confirmed) < s.options.MinReplicas {
 		return fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, s.options.MinReplicas)
 	}
 	return nil

@@ -91,8 +91,3 @@ func sendTogether(s *Store, calls ...*call) {
 	defer cancel()
 	s.sendBatch(ctx, calls)
 }
-
-func acquireCall(s *Store, req driver.Request) *call {
-	common := fmt.Sprintf("%s %s 1 %d %s", millis(req.TTL), millis(req.Place), max(1, req.Tokens), req.Holder)
-	return s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
-}

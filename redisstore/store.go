@@ -63,8 +63,7 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
-	conditions     string // see lua/head.lua
-	shared         []any  // the keys that all locks share, without a hash tag
+	common         string // what all calls have in common: see lua/head.lua
 	configErr      error  // returned by every call if the arguments of New are invalid
 	queues         []batch.Queue[*call]
 	listener       listener
@@ -124,14 +123,10 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 		s.cluster, s.honorsDeadline = true, client.Options().ContextTimeoutEnabled
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
-	s.shared = s.sharedKeys("")
-	s.conditions = "0"
-	if s.options.RestartGuard > 0 || s.options.MinReplicas > 0 {
-		s.conditions = fmt.Sprintf("%s %d", millis(s.options.RestartGuard), s.options.MinReplicas)
-	}
 	s.configErr = s.checkOptions()
 	s.queues = s.newQueues()
 	s.listener.init(s.prefix)
+	s.common = fmt.Sprintf("%s %d %s", millis(s.options.RestartGuard), s.options.MinReplicas, s.listener.channel)
 	return s
 }
 

@@ -18,14 +18,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
 		return driver.Result{}, err
 	}
-	public := req.Holder
-	if len(req.Metadata) > 0 {
-		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
-		public += "\n" + string(metadata)
-	}
 	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + public
-	c := s.newCall(acquireScript, common, req.Name, req.Owner, req.Owner, req.Floor)
+	c := s.acquireCall(&req)
 	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return driver.Result{}, err
@@ -52,6 +46,19 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		res.Held, err = parseRecord(req.Name, 0, words[2])
 	}
 	return res, err
+}
+
+func (s *Store) acquireCall(req *driver.Request) *call {
+	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + req.Holder
+	if len(req.Metadata) > 0 {
+		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
+		common += "\n" + string(metadata)
+	}
+	args := []any{req.Owner}
+	if req.Floor > 0 {
+		args = append(args, req.Floor)
+	}
+	return s.newCall(acquireScript, common, req.Name, req.Owner, args...)
 }
 
 // checkRequest returns the error of a request that no server is asked for.

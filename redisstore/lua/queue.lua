@@ -9,7 +9,7 @@ local function newRule()
   Q.__index = Q
   local unlimited = 2147483647
   local dropping, admitting, bar = 2000, 200, nil -- how many places this run may still drop, and admit
-  local refusal = redis.pcall('ZREM', KEYS[2], '') -- It changes nothing. What a replica says may be old.
+  local refusal = redis.pcall('ZREM', KEYS[shared + locks + 1], '') -- It changes nothing. What a replica says may be old.
   if type(refusal) == 'table' and string.find(refusal.err, 'READONLY ', 1, true) then
     error(refusal, 0)
   end
@@ -47,9 +47,9 @@ local function newRule()
     end
     local reign = match(call('INFO', 'server'), 'run_id:(%w+)') .. (match(replication, 'master_replid:(%w+)') or '')
     local id, till = match(call('GET', marker) or '', '^(%w+) (%d+)$')
-    local left = id == reign and till - ms or guard
-    if id ~= reign or left > guard then -- If it is more, the clock was set back.
-      left = guard
+    local left, most = id == reign and till - ms, tonumber(guard)
+    if not left or left > most then -- If it is more, the clock was set back.
+      left = most
       call('SET', marker, reign .. format(' %d', ms + left))
     end
     return left
@@ -60,11 +60,11 @@ local function newRule()
   -- min-replicas-max-lag, does not count. INFO may show a lag of -1.
   function Q:barred()
     if bar == nil then
-      local left, online = guard > 0 and abstains(KEYS[3]) or 0, 0
-      for lag in string.gmatch(replicas > 0 and call('INFO', 'replication') or '', 'state=online[^\r\n]*lag=(%-?%d+)') do
+      local left, online = guard ~= '0' and abstains(KEYS[#KEYS]) or 0, 0
+      for lag in string.gmatch(replicas ~= '0' and call('INFO', 'replication') or '', 'state=online[^\r\n]*lag=(%-?%d+)') do
         online = online + (tonumber(lag) <= 10 and 1 or 0)
       end
-      bar = left > 0 and {'abstains', left} or online < replicas and
+      bar = left > 0 and {'abstains', left} or online < tonumber(replicas) and
         {'failed', 0, 'NOREPLICAS ' .. online .. ' replicas are connected, want ' .. replicas .. ' (MinReplicas)'}
     end
     return bar
@@ -225,7 +225,7 @@ local function newRule()
         admitting = admitting - 1
         self:grant(e)
         if e.owner ~= me then
-          self:tell(e, replicas > 0 and 0 or e.token)
+          self:tell(e, replicas ~= '0' and 0 or e.token)
         end
       end
     end)

@@ -1,6 +1,6 @@
 -- Prolongs entries. What all have in common: for how many ms. Of each: owner, token or 0. The channel
 -- of the client is another than that of Acquire after an Adopt. Answers {what it is, token}.
-local ttl = tonumber(common)
+local ttl = tonumber(ARGV[2])
 
 -- include queue.lua
 
@@ -14,7 +14,7 @@ local function verb(lock, queue, entries, owner, token)
       return {'lost', 0}
     elseif e ~= s.hold then
       local rest = match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
-      if ms + ttl > e.ends or rest ~= e.rest or replicas > 0 then
+      if ms + ttl > e.ends or rest ~= e.rest or replicas ~= '0' then
         e.ends, e.rest = math.max(ms + ttl, e.ends), rest
         s:put(e)
         if e.kind == 'h' then

@@ -2,13 +2,12 @@
 -- then the notices. A failure concerns one lock. Its answer is {'failed', 1 if something was
 -- changed, why}. That of a replica, which changes nothing, is the answer of the
 -- script: so the client drops a connection that has stayed at a master that is one no more.
-local args = (#ARGV - 4) / locks
 for i = 1, locks do
   local k = shared + i
   wrote = false
-  local done, answer = not failures[i], answers[i] or failures[i]
+  local done, answer = true, answers[i]
   if answer == nil then
-    done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 5 + args * (i - 1), 4 + args * i))
+    done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 3 + args * (i - 1), 2 + args * i))
   end
   if not done then
     local why = type(answer) == 'table' and answer.err or tostring(answer)
