@@ -81,10 +81,10 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 		a.place = min(a.options.TTL, maxPlaceTTL)
 	}
 	a.ctx = c.start(ctx, op, name, &a.options)
-	if a.options.Wait > 0 && !once {
-		limited, cancel := context.WithTimeoutCause(a.ctx, a.options.Wait, waitOver(a.options.Wait))
+	if !once {
+		var cancel context.CancelFunc
+		a.ctx, cancel = withWait(a.ctx, a.options.Wait)
 		defer cancel()
-		a.ctx = limited
 	}
 	a.began = c.clock.now()
 	return a.report("acquire", a.run(full))
@@ -130,7 +130,8 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 	c := a.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.endRequest()
+	l.busy = false
+	c.changed.Broadcast()
 	now := c.clock.now()
 	switch {
 	case a.lease != l:

@@ -67,7 +67,7 @@ func TestTryAcquireTellsWhoHoldsIt(t *testing.T) {
 			if held.Self != (c == mine) || c == mine != strings.Contains(text, "this very client, since 2000-01-01T00:00:00Z") {
 				t.Errorf("Self is %v, error %v", held.Self, err)
 			}
-			if errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(text, "held by me") {
+			if errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(text, `held by "me"`) {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -188,7 +188,7 @@ func TestWaitIsBounded(t *testing.T) {
 			c := open(t, store, nil)
 			err := within(t, test.took, test.took, func() error { return failure(c.Acquire(ctx, "a", &test.options)) })
 			wantErr(t, err, test.errs...)
-			if text := err.Error(); !strings.Contains(text, "held by first") || !strings.HasPrefix(text, `holdfast: acquire "a": `) {
+			if text := err.Error(); !strings.Contains(text, `held by "first"`) || !strings.HasPrefix(text, `holdfast: acquire "a": `) {
 				t.Errorf("error text %q", text)
 			}
 		})

@@ -41,21 +41,18 @@ func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) 
 
 func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, once bool) (*LockSet, error) {
 	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
-	if len(names) == 0 {
-		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
-	}
-	for i, name := range names {
-		_, err := c.fullName(name)
-		if i > 0 && names[i-1] == name {
-			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
-		}
-		if err != nil {
-			return nil, opError("acquire", name, err)
-		}
-	}
 	err := options.validate()
-	if options.NoRenew && err == nil {
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
+	case err != nil:
+	case len(slices.Compact(slices.Clone(names))) < len(names):
+		err = fmt.Errorf("%w: a name is given twice", ErrInvalid)
+	case options.NoRenew:
 		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
+	}
+	for i := 0; i < len(names) && err == nil; i++ {
+		_, err = c.fullName(names[i])
 	}
 	if err == nil {
 		err = c.beginCall(ctx)
@@ -65,9 +62,9 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 	}
 	defer c.activeCalls.Done()
 	limited := ctx
-	if options.Wait > 0 && !once {
+	if !once {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, waitOver(options.Wait))
+		limited, cancel = withWait(ctx, options.Wait)
 		defer cancel()
 		options.Wait = 0
 	}

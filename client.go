@@ -179,13 +179,11 @@ func (l *lease) awaitWork(work []<-chan struct{}) {
 			l.c.logWarning(context.Background(), "released, though work under the lock has not returned", l.c.stripPrefix(l.name), nil)
 			return
 		}
-		timer := time.NewTimer(min(left, suspendCheck))
 		select {
 		case <-work[0]:
 			work = work[1:]
-		case <-timer.C:
+		case <-time.After(min(left, suspendCheck)):
 		}
-		timer.Stop()
 	}
 }
 

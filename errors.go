@@ -1,10 +1,10 @@
 package holdfast
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -82,28 +82,13 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	rec := e.Record
-	text := "held by " + cmp.Or(rec.Holder, "another")
-	switch {
-	case rec.Kept:
-		text = "kept after its release"
-	case rec.Limit == driver.Shared:
-		text += " (shared)"
-	case rec.Limit > 1:
-		text += fmt.Sprintf(" (limit %d)", rec.Limit)
-	}
+	rec.Remaining = roundDuration(rec.Remaining)
+	text := strings.TrimPrefix(rec.String(), fmt.Sprintf("%q ", rec.Name))
 	if e.Self {
 		text += ", this very client"
-	}
-	switch {
-	case e.Self && !rec.Since.IsZero():
-		text += ", since " + rec.Since.Format(time.RFC3339)
-	case rec.Kept && rec.Remaining > 0:
-		text += fmt.Sprintf(", for another %v", roundDuration(rec.Remaining))
-	case rec.Remaining > 0:
-		text += fmt.Sprintf(", for %v unless renewed", roundDuration(rec.Remaining))
-	}
-	if rec.Waiting > 0 {
-		text += fmt.Sprintf(", %d waiting", rec.Waiting)
+		if !rec.Since.IsZero() {
+			text += ", since " + rec.Since.Format(time.RFC3339)
+		}
 	}
 	return text
 }
@@ -130,9 +115,6 @@ func (e *LostError) Unwrap() error { return e.Reason }
 
 // opError wraps err with the operation and the lock. It is applied once.
 func opError(op, name string, err error) error {
-	if name == "" && op == "list" { // all names
-		return fmt.Errorf("holdfast: list: %w", err)
-	}
 	return fmt.Errorf("holdfast: %s %q: %w", op, name, err)
 }
 
@@ -168,10 +150,12 @@ func (e *waitError) Error() string {
 
 func (e *waitError) Unwrap() []error { return []error{e.ctxErr, e.cause, e.lastErr} }
 
-// waitOver returns the cause of a context that Options.Wait has ended. It may have been meant in
-// seconds.
-func waitOver(wait time.Duration) error {
-	return errors.New("the time to wait is over" + unitHint(wait))
+// withWait returns a context that also ends when Options.Wait is over, unless that is 0.
+func withWait(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, wait, errors.New("the time to wait is over"+unitHint(wait)))
 }
 
 // roundDuration rounds a duration for display, to three digits or so.

@@ -391,9 +391,9 @@ func TestRecordAsText(t *testing.T) {
 		{holdfast.Record{Name: "x", Kept: true, Limit: driver.Shared}.String(), `"x" kept after its release, shared`},
 		{holdfast.Record{}.String(), "no hold"},
 		{holdfast.Record{Name: "a"}.String(), `"a" held by an unknown holder`},
-		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b"}}).Error(), `held by b`},
-		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared}}).Error(), `held by b (shared)`},
-		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by b (limit 5), this very client`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b"}}).Error(), `held by "b"`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: driver.Shared}}).Error(), `held by "b", shared`},
+		{(&holdfast.HeldError{Record: holdfast.Record{Holder: "b", Limit: 5}, Self: true}).Error(), `held by "b", one of 5 slots, this very client`},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s\nwant %s", c.got, c.want)

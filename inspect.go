@@ -51,13 +51,13 @@ func (c *Client) requestRecords(
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := c.beginCall(ctx); err != nil {
-			yield(Record{}, opError("list", prefix, err))
+			yield(Record{}, fmt.Errorf("holdfast: list: %w", err))
 			return
 		}
 		defer c.activeCalls.Done()
 		for rec, err := range c.store.List(ctx, c.prefix+prefix) {
 			if err != nil {
-				rec, err = Record{}, opError("list", prefix, storeError(ctx, err))
+				rec, err = Record{}, fmt.Errorf("holdfast: list: %w", storeError(ctx, err))
 			} else {
 				rec.Name = c.stripPrefix(rec.Name)
 			}
@@ -88,21 +88,13 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 	records, err := c.requestRecords(ctx, "break", "break", name, func(ctx context.Context, full string) ([]Record, error) {
 		return c.store.Break(ctx, full, token)
 	})
-	if err != nil {
-		return nil, err
-	}
-	var broken []*lease
-	c.mu.Lock()
-	for l := range c.queues[c.prefix+name].leases {
-		if slices.ContainsFunc(records, func(r Record) bool { return l.state == held && l.tokens.has(r.Token) }) {
-			broken = append(broken, l)
+	for _, lock := range c.Locks() { // It may have been one of this Client.
+		l := lock.lease
+		if slices.ContainsFunc(records, func(r Record) bool { return r.Name == lock.Name() && l.tokens.has(r.Token) }) {
+			l.lose(ErrTaken)
 		}
 	}
-	c.mu.Unlock()
-	for _, l := range broken {
-		l.lose(ErrTaken)
-	}
-	return records, nil
+	return records, err
 }
 
 // pingTTL bounds how long the name of a Ping stays taken if the process ends in the middle of it.

@@ -107,22 +107,14 @@ func (l *lease) confirm(now, sent, d time.Duration) {
 // bound applies MaxHold and NoRenew to the deadline of a lease and to its next renewal. The caller
 // holds c.mu.
 func (l *lease) bound() {
-	deadline, end := time.Duration(l.deadline.Load()), l.maxHoldEnd()
-	if end > 0 && deadline > end {
-		deadline = end
+	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
+	if end := l.since + l.options.MaxHold; l.state == held && l.options.MaxHold > 0 && deadline >= end {
+		deadline, last = end, true
 		l.deadline.Store(int64(deadline))
 	}
-	if l.due = min(l.due, deadline); l.state == held && (l.options.NoRenew || deadline == end) {
+	if l.due = min(l.due, deadline); l.state == held && last {
 		l.due = deadline
 	}
-}
-
-// maxHoldEnd returns when MaxHold is over, 0 for never or before the lease is held.
-func (l *lease) maxHoldEnd() time.Duration {
-	if l.options.MaxHold == 0 || l.since == 0 {
-		return 0
-	}
-	return l.since + l.options.MaxHold
 }
 
 // checkHeld returns nil while the lock is held, and then the reason of its end. It reads the clock,
@@ -136,7 +128,7 @@ func (l *lease) checkHeld() error {
 		return nil
 	}
 	reason := ErrExpired
-	if end := l.maxHoldEnd(); end > 0 && now >= end {
+	if l.options.MaxHold > 0 && now >= l.since+l.options.MaxHold {
 		reason = ErrMaxHold
 	}
 	l.lose(reason)
@@ -245,8 +237,8 @@ func (l *lease) awaitRelease() error {
 
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
 // have the lease any more. After the patience it goes on in the background, where it ends when the
-// Client is closed. If the Acquire of the lease has no answer, it may
-// arrive after a release that found nothing: then the releases go on, whatever the store answers.
+// Client is closed. If the Acquire of the lease has no answer, it may arrive after a release that
+// found nothing: then the releases go on, whatever the store answers.
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
 	c.mu.Lock()
@@ -295,14 +287,13 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		if err == nil {
 			pause = min(time.Second<<min(n, 6), until-now)
 		}
-		timer, stop := time.NewTimer(pause), c.closing
+		stop := c.closing
 		if patience >= 0 {
 			stop = nil
 		}
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-stop:
-			timer.Stop()
 			if err == nil {
 				return ErrClosed
 			}
@@ -338,12 +329,6 @@ func (l *lease) awaitRequest() {
 	for l.busy {
 		l.c.changed.Wait()
 	}
-}
-
-// endRequest ends the request in flight. The caller holds c.mu.
-func (l *lease) endRequest() {
-	l.busy = false
-	l.c.changed.Broadcast()
 }
 
 // record describes a lease that is held.

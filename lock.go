@@ -184,7 +184,12 @@ func (l *Lock) release(keep time.Duration) error {
 		l.result = &noError
 	}
 	l.endContext(&ErrReleased)
-	result, working := l.result, isOpen(l.work)
+	result, working := l.result, l.work != nil
+	select {
+	case <-l.work:
+		working = false
+	default:
+	}
 	c.mu.Unlock()
 	switch {
 	case ours:
@@ -202,16 +207,6 @@ func (l *Lock) release(keep time.Duration) error {
 		lease.releaseInBackground()
 	}
 	return *result
-}
-
-// isOpen reports whether there is work that has not returned.
-func isOpen(work <-chan struct{}) bool {
-	select {
-	case <-work:
-		return false
-	default:
-		return work != nil
-	}
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it

@@ -148,61 +148,47 @@ func (o *Options) limit() int {
 
 // validate returns an error for options that are out of bounds.
 func (o *Options) validate() error {
-	if err := checkTTL(o.TTL); err != nil {
-		return err
-	}
-	if o.Wait < 0 || o.MaxHold < 0 || o.MaxAttempts < 0 {
-		return fmt.Errorf("%w: Wait, MaxHold and MaxAttempts cannot be negative", ErrInvalid)
-	}
-	if o.MaxHold > 0 && o.MaxHold < driver.MinTTL {
-		return fmt.Errorf("%w: MaxHold %v is below %v%s", ErrInvalid, o.MaxHold, driver.MinTTL, unitHint(o.MaxHold))
+	size, text := 0, true
+	for key, value := range o.Metadata {
+		size += len(key) + len(value)
+		text = text && key != "" && printable(key) && printable(value)
 	}
 	switch {
+	case o.Wait < 0 || o.MaxHold < 0 || o.MaxAttempts < 0:
+		return fmt.Errorf("%w: Wait, MaxHold and MaxAttempts cannot be negative", ErrInvalid)
+	case o.MaxHold > 0 && o.MaxHold < driver.MinTTL:
+		return fmt.Errorf("%w: MaxHold %v is below %v%s", ErrInvalid, o.MaxHold, driver.MinTTL, unitHint(o.MaxHold))
 	case o.Limit < 0 || o.Limit >= driver.Shared:
 		return fmt.Errorf("%w: Limit %d is not between 0 and %d", ErrInvalid, o.Limit, driver.Shared-1)
 	case o.Shared && o.Limit > 0:
 		return fmt.Errorf("%w: Shared and Limit exclude each other", ErrInvalid)
 	case o.limit() != 0 && o.Reentrant:
 		return fmt.Errorf("%w: a shared or limited lock cannot be Reentrant", ErrInvalid)
-	}
-	if len(o.Metadata) > driver.MaxMetadataEntries {
+	case len(o.Metadata) > driver.MaxMetadataEntries:
 		return fmt.Errorf("%w: %d entries of metadata, at most %d fit", ErrInvalid, len(o.Metadata), driver.MaxMetadataEntries)
-	}
-	size := 0
-	for key, value := range o.Metadata {
-		size += len(key) + len(value)
-		if key == "" || !printable(key) || !printable(value) {
-			return fmt.Errorf("%w: metadata must be UTF-8 text without control characters, under keys that are not empty", ErrInvalid)
-		}
-	}
-	if size > driver.MaxMetadata {
+	case !text:
+		return fmt.Errorf("%w: metadata must be UTF-8 text without control characters, under keys that are not empty", ErrInvalid)
+	case size > driver.MaxMetadata:
 		return fmt.Errorf("%w: %d bytes of metadata, at most %d fit", ErrInvalid, size, driver.MaxMetadata)
 	}
-	return nil
+	return checkTTL(o.TTL)
 }
 
 // validate returns an error for a Config that is out of bounds.
 func (c *Config) validate(holder string) error {
-	if err := checkText("holder", holder); err != nil {
-		return err
-	}
-	if !printable(c.Prefix) {
+	defaults := Options{TTL: cmp.Or(c.TTL, DefaultTTL), Metadata: c.Metadata}
+	switch b := c.Backoff; {
+	case !printable(c.Prefix):
 		return fmt.Errorf("%w: prefix is not UTF-8 text without control characters", ErrInvalid)
-	}
-	if c.RequestTimeout < 0 || c.MaxOutage < 0 {
-		return fmt.Errorf("%w: RequestTimeout and MaxOutage cannot be negative", ErrInvalid)
-	}
-	if b := c.Backoff; b.Min < 0 || b.Max < 0 {
-		return fmt.Errorf("%w: the times of Backoff cannot be negative", ErrInvalid)
-	}
-	if b := c.Backoff; b.Max > 0 && b.Min > b.Max {
+	case c.RequestTimeout < 0 || c.MaxOutage < 0 || b.Min < 0 || b.Max < 0:
+		return fmt.Errorf("%w: RequestTimeout, MaxOutage and the times of Backoff cannot be negative", ErrInvalid)
+	case b.Max > 0 && b.Min > b.Max:
 		return fmt.Errorf("%w: Backoff.Min %v is above Backoff.Max %v", ErrInvalid, b.Min, b.Max)
 	}
-	defaults := Options{TTL: cmp.Or(c.TTL, DefaultTTL), Metadata: c.Metadata}
 	if err := defaults.validate(); err != nil {
 		return fmt.Errorf("Config: %w", err)
 	}
-	return nil
+	return checkText("holder", holder)
 }
 
 func checkTTL(ttl time.Duration) error {

@@ -32,7 +32,13 @@ const defaultLocalTurn = 10 * time.Millisecond
 // attempt fails if this Client holds the lock. The caller holds c.mu.
 func (a *acquireOp) enter(full string) error {
 	c, exclusive := a.c, a.options.limit() == 0
-	q := c.queueOf(full)
+	q := c.queues[full]
+	if q == nil {
+		if q = c.spareQueue; q == nil {
+			q = &nameQueue{}
+		}
+		c.spareQueue, c.queues[full] = nil, q
+	}
 	a.queue = q
 	switch {
 	case a.join():
@@ -50,18 +56,6 @@ func (a *acquireOp) enter(full string) error {
 		q.beside = append(q.beside, l)
 	}
 	return nil
-}
-
-// queueOf returns the queue of a name, and makes it if there is none. The caller holds c.mu.
-func (c *Client) queueOf(full string) *nameQueue {
-	q := c.queues[full]
-	if q == nil {
-		if q = c.spareQueue; q == nil {
-			q = &nameQueue{}
-		}
-		c.spareQueue, c.queues[full] = nil, q
-	}
-	return q
 }
 
 // leave takes a lease that has ended from the Client, and makes the first of the line the head in

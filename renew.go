@@ -124,7 +124,7 @@ type renewal struct {
 	l       *lease
 	sent    time.Duration
 	asked   time.Duration
-	wasHeld bool       // when it was sent, or by a ticket
+	wasHeld bool       // when it was sent
 	look    lookReason // the same
 }
 
@@ -138,7 +138,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	sent := c.clock.now()
 	for i, l := range leases {
 		asked := cmp.Or(d, l.asked())
-		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
+		renewals[i] = renewal{l, sent, asked, l.state >= held, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -160,10 +160,6 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		if entry.State == driver.Unknown {
 			unknown = storeError(ctx, err)
 		}
-		if !renewals[i].wasHeld {
-			renewals[i].apply(entry, err)
-			continue
-		}
 		// A slow hook or log handler delays its own lock only.
 		applied.Go(func() { renewals[i].apply(entry, err) })
 	}
@@ -176,7 +172,8 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
-	l.endRequest()
+	l.busy = false
+	c.changed.Broadcast()
 	now, isHeld := c.clock.now(), l.state == held
 	left := time.Duration(l.deadline.Load()) - now
 	lost := entry.State == driver.Lost || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first ||
@@ -196,7 +193,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		} else if l.look == noticed { // meanwhile
 			l.due = now
 		} else if !l.options.NoRenew || r.look != noLook {
-			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)), time.Duration(l.deadline.Load()))
+			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)))
 		}
 		l.look = failed
 		c.reschedule(l)

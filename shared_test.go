@@ -139,7 +139,7 @@ func TestLimitsOfOneName(t *testing.T) {
 		for _, o := range []*holdfast.Options{limit(2), limit(3), limit(4), shared, nil} {
 			err := failure(open(t, store, nil).TryAcquire(ctx, "a", o))
 			wantErr(t, err, holdfast.ErrHeld)
-			if !strings.Contains(err.Error(), "(limit 4)") {
+			if !strings.Contains(err.Error(), "one of 4 slots") {
 				t.Errorf("the error does not show the limit: %v", err)
 			}
 		}
@@ -225,7 +225,7 @@ func TestReaderBehindAWriter(t *testing.T) {
 		one, two := acquire(t, c, "a", shared), acquire(t, other, "a", shared)
 		writer := startWaiters(t, other, "a", 1)
 		err := failure(c.TryAcquire(ctx, "a", shared))
-		if held := heldError(t, err); held.Self || !strings.Contains(err.Error(), "held by A (shared), for 30s unless renewed, 1 waiting") {
+		if held := heldError(t, err); held.Self || !strings.Contains(err.Error(), `, shared, 30s left, 1 waiting`) {
 			t.Errorf("a reader behind a writer: %v", err)
 		}
 		release(t, one)

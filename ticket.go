@@ -160,11 +160,10 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 func (a *acquireOp) adopt(fields *ticketFields) error {
 	c := a.c
 	c.mu.Lock()
-	l := c.newLease(a, fields.Name)
+	_ = a.enter(fields.Name) // It refuses a single attempt alone.
+	l := a.lease
 	l.owner, l.first.holder, l.tokens.first, l.tokens.count = fields.Owner, fields.Holder, fields.Token, 1
 	l.state, l.due, l.storeEnd = requesting, a.began, a.began+max(fields.Left, fields.TTL)
-	a.queue = c.queueOf(fields.Name)
-	a.queue.beside = append(a.queue.beside, l)
 	c.reschedule(l)
 	c.mu.Unlock()
 	return a.await()
