@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -30,24 +31,23 @@ func TestWorldsFindBrokenStores(t *testing.T) {
 }
 
 var brokenStores = map[string]func(driver.Notifier) driver.Notifier{
-	"half of the TTL": brokenStore{acquire: func(req *driver.Request, _ *driver.Result) {
-		req.TTL = max(req.TTL/2, driver.MinTTL)
-	}}.on,
-	"a hold outlives its TTL": brokenStore{acquire: func(req *driver.Request, _ *driver.Result) {
-		req.TTL = driver.MaxTTL
-	}}.on,
-	"limits are ignored": brokenStore{acquire: func(req *driver.Request, _ *driver.Result) {
+	"half of the TTL":             brokenStore{acquire: func(req *driver.Request) { req.TTL = max(req.TTL/2, driver.MinTTL) }}.on,
+	"a hold outlives its TTL":     brokenStore{acquire: func(req *driver.Request) { req.TTL = driver.MaxTTL }}.on,
+	"a plain lock tolerates more": brokenStore{acquire: func(req *driver.Request) { req.Limit, req.Tokens = max(req.Limit, 2), 0 }}.on,
+	"limits are ignored": brokenStore{acquire: func(req *driver.Request) {
 		if req.Limit > 1 {
 			req.Limit = driver.Shared
 		}
 	}}.on,
-	"a plain lock tolerates more": brokenStore{acquire: func(req *driver.Request, _ *driver.Result) {
-		req.Limit, req.Tokens = max(req.Limit, 2), 0
+	"tokens fall": brokenStore{acquired: func(res *driver.Result) error {
+		res.Token = driver.MaxToken - res.Token
+		return nil
 	}}.on,
-	"tokens fall": brokenStore{acquire: func(_ *driver.Request, res *driver.Result) {
-		if res.Granted {
-			res.Token = driver.MaxToken - res.Token
+	"a wait is damage": brokenStore{acquired: func(res *driver.Result) error {
+		if res.Waiting {
+			return driver.ErrCorrupt
 		}
+		return nil
 	}}.on,
 	"a lost hold is renewed": brokenStore{renew: func(req driver.RenewRequest, e *driver.Entry) {
 		if e.State == driver.Lost && req.Token > 0 {
@@ -68,16 +68,17 @@ var brokenStores = map[string]func(driver.Notifier) driver.Notifier{
 
 	"a late release frees":   func(s driver.Notifier) driver.Notifier { return freesAll{s} },
 	"Break ends nothing":     func(s driver.Notifier) driver.Notifier { return breaksNothing{s} },
-	"a grant is told to all": tellAll,
+	"a list shows the past":  func(s driver.Notifier) driver.Notifier { return showsPast{s} },
+	"a grant is told to all": func(s driver.Notifier) driver.Notifier { return &tellsAll{Notifier: s} },
 }
 
-// A brokenStore changes requests or results of one kind. It calls acquire before a request, with an
-// empty result, and after it.
+// A brokenStore changes requests or results of one kind.
 type brokenStore struct {
 	driver.Notifier
-	acquire func(*driver.Request, *driver.Result)
-	renew   func(driver.RenewRequest, *driver.Entry)
-	release func(*driver.ReleaseRequest)
+	acquire  func(*driver.Request)
+	acquired func(*driver.Result) error
+	renew    func(driver.RenewRequest, *driver.Entry)
+	release  func(*driver.ReleaseRequest)
 }
 
 func (s brokenStore) on(store driver.Notifier) driver.Notifier {
@@ -86,12 +87,13 @@ func (s brokenStore) on(store driver.Notifier) driver.Notifier {
 }
 
 func (s brokenStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if s.acquire == nil {
-		return s.Notifier.Acquire(ctx, req)
+	if s.acquire != nil {
+		s.acquire(&req)
 	}
-	s.acquire(&req, &driver.Result{})
 	res, err := s.Notifier.Acquire(ctx, req)
-	s.acquire(&req, &res)
+	if s.acquired != nil && err == nil {
+		err = s.acquired(&res)
+	}
 	return res, err
 }
 
@@ -128,13 +130,17 @@ func (s breaksNothing) Break(ctx context.Context, name string, _ int64) ([]drive
 	return s.Lookup(ctx, name)
 }
 
+type showsPast struct{ driver.Notifier }
+
+func (s showsPast) List(context.Context, string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) { yield(driver.Record{Name: "a", Holder: "the past"}, nil) }
+}
+
 // A tellsAll notifies every owner that has waited.
 type tellsAll struct {
 	driver.Notifier
 	places sync.Map // the tokens of owners
 }
-
-func tellAll(s driver.Notifier) driver.Notifier { return &tellsAll{Notifier: s} }
 
 func (s *tellsAll) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Notifier.Acquire(ctx, req)

@@ -26,8 +26,7 @@ const (
 	worldSpan  = 4 * time.Minute
 	worldDelay = 2 * time.Second  // of a request, a reply or a notice, at most
 	worldTTL   = 10 * time.Second // the greatest of a hold, with Extend and ReleaseKeep
-	worldLook  = 500 * ms         // between two looks whether a name is free
-	worldStuck = 60               // in how many of them somebody may wait for a free name
+	worldStuck = 30 * time.Second // for which somebody may wait for a free name
 )
 
 // Goroutines of several Clients do everything that a Client can do, at random moments, over a
@@ -43,15 +42,11 @@ func TestWorlds(t *testing.T) {
 }
 
 func testWorlds(t *testing.T, worlds uint64, prepare func(*world)) {
-	seed := rand.Uint64() >> 1
-	if os.Getenv("TEST_WHOLE") != "" {
-		worlds = 1000
-	}
-	if text := os.Getenv("TEST_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		noErr(t, err)
+	seed, err := strconv.ParseUint(os.Getenv("TEST_SEED"), 10, 64)
+	if err == nil {
 		worlds = 1
+	} else if seed = rand.Uint64() >> 1; os.Getenv("TEST_WHOLE") != "" {
+		worlds = 1000
 	}
 	for i := range worlds {
 		if found := runWorld(t, prepare, seed+i); len(found) > 0 {
@@ -62,27 +57,23 @@ func testWorlds(t *testing.T, worlds uint64, prepare func(*world)) {
 
 // A world is the Clients and goroutines of one store.
 type world struct {
-	store   driver.Store // without faults
-	t       *testing.T
+	store   driver.Store                        // without faults
 	connect func(faultstore.Fault) driver.Store // what a Client sees of it over a network
 	calm    bool                                // no request and no notice is lost or late
 	clients [4]atomic.Pointer[holdfast.Client]
 
-	mu    sync.Mutex // guards the fields of names
-	names map[string]*worldName
-
-	violating  sync.Mutex
+	mu         sync.Mutex // guards what follows
+	names      map[string]*worldName
 	violations []string
 }
 
 // A worldName is what the world knows of one name.
 type worldName struct {
 	holds               []worldHold
-	blocks              map[int64]int64     // how many tokens each entry has, by the first
-	broken              map[int64]time.Time // the same entries, if they were broken
+	broken              map[int64]time.Time // entries, by their first token
 	exclusive, greatest int64               // the greatest token of an exclusive hold, and of any
-	waiting             atomic.Int64        // calls of Acquire that are under way
-	idle                atomic.Int64        // looks in a row at the free name without a return
+	waiting             int                 // calls of Acquire that are under way
+	busy                time.Time           // when it was held last, or nobody waited, or a call returned
 }
 
 // A worldHold is what somebody relies on: a Lock, a lock of a LockSet, or a keep.
@@ -92,81 +83,54 @@ type worldHold struct {
 	exists func() bool
 }
 
-// useStore makes the world one of a single store.
 func (w *world) useStore(store driver.Notifier) {
 	w.store = store
-	w.connect = func(fault faultstore.Fault) driver.Store { return behind(observed{store, w}, fault) }
+	w.connect = func(fault faultstore.Fault) driver.Store {
+		net := faultstore.Wrap(store)
+		setAll(net, fault)
+		net.Set(faultstore.Notice, fault)
+		return net
+	}
 }
 
 // useQuorum makes the world one of three memory stores, which are the same for each Client.
 func (w *world) useQuorum() {
-	nodes := []driver.Store{memstore.New(), memstore.New(), memstore.New()}
+	var connects []func(faultstore.Fault) driver.Store
+	var nodes []driver.Store
+	for range 3 {
+		w.useStore(memstore.New())
+		nodes, connects = append(nodes, w.store), append(connects, w.connect)
+	}
 	w.store = quorumstore.New(nodes, nil)
 	w.connect = func(fault faultstore.Fault) driver.Store {
 		var far []driver.Store
-		for _, node := range nodes {
-			far = append(far, behind(node, fault))
+		for _, connect := range connects {
+			far = append(far, connect(fault))
 		}
 		return quorumstore.New(far, &quorumstore.Options{Timeout: 300 * ms})
 	}
 }
 
-func behind(store driver.Store, fault faultstore.Fault) driver.Store {
-	net := faultstore.Wrap(store)
-	setAll(net, fault)
-	net.Set(faultstore.Lookup, fault)
-	net.Set(faultstore.Break, fault)
-	net.Set(faultstore.Notice, fault)
-	return net
-}
-
-// An observed store notes how many tokens each entry has, and what is broken, before anybody else
-// can see it.
-type observed struct {
-	driver.Notifier
-	w *world
-}
-
-func (s observed) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	res, err := s.Notifier.Acquire(ctx, req)
-	s.w.names[req.Name].blocks[res.Token] = int64(max(req.Tokens, 1))
-	return res, err
-}
-
-func (s observed) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	records, err := s.Notifier.Break(ctx, name, token)
-	for _, rec := range records {
-		s.w.names[name].broken[rec.Token] = time.Now()
-	}
-	return records, err
-}
-
 // runWorld returns what has gone wrong in a world.
 func runWorld(t *testing.T, prepare func(*world), seed uint64) []string {
 	w := &world{calm: seed%8 == 0, names: map[string]*worldName{}}
-	for _, name := range []string{"a", "b", "c"} {
-		w.names[name] = &worldName{blocks: map[int64]int64{}, broken: map[int64]time.Time{}}
-	}
 	synctest.Test(t, func(t *testing.T) {
-		w.t = t
+		for _, name := range []string{"a", "b", "c"} {
+			w.names[name] = &worldName{broken: map[int64]time.Time{}, busy: time.Now()}
+		}
 		prepare(w)
 		random := rand.New(rand.NewPCG(seed, 0))
 		for i := range w.clients {
-			w.clients[i].Store(w.newClient(random))
+			w.clients[i].Store(w.newClient(t, random))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := time.Now().Add(worldSpan)
 		var group sync.WaitGroup
 		for i := range 5 * len(w.clients) {
-			random := rand.New(rand.NewPCG(seed, uint64(i+1)))
-			p := &player{w, random, ctx, &w.clients[i%len(w.clients)]}
+			p := &player{world: w, Rand: rand.New(rand.NewPCG(seed, uint64(i+1))), ctx: ctx, client: &w.clients[i%len(w.clients)]}
 			group.Go(func() {
 				for time.Now().Before(over) {
-					p.play()
+					p.play(t)
 				}
 			})
 		}
@@ -179,7 +143,7 @@ func runWorld(t *testing.T, prepare func(*world), seed uint64) []string {
 		endless.Stop()
 		cancel()
 		for i := range w.clients {
-			w.check("Close", w.clients[i].Load().Close(), closeErrs...)
+			w.check("Close", w.clients[i].Load().Close())
 		}
 		time.Sleep(worldTTL + 3*worldDelay)
 		for rec, err := range w.store.List(context.Background(), "") {
@@ -190,16 +154,15 @@ func runWorld(t *testing.T, prepare func(*world), seed uint64) []string {
 	return w.violations
 }
 
-func (w *world) newClient(random *rand.Rand) *holdfast.Client {
+func (w *world) newClient(t *testing.T, random *rand.Rand) *holdfast.Client {
 	fault := networkFault(rand.New(rand.NewPCG(random.Uint64(), 1)))
 	if w.calm {
 		fault = nil
 	}
 	store := w.connect(fault)
-	w.t.Cleanup(func() { w.check("Close of a store", store.Close()) })
+	t.Cleanup(func() { w.check("Close of a store", store.Close()) })
 	turn := time.Duration(random.IntN(4)) * 100 * ms
-	config := holdfast.Config{RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: turn}
-	return holdfast.New(store, &config)
+	return holdfast.New(store, &holdfast.Config{RequestTimeout: time.Second, MaxOutage: 5 * time.Second, LocalTurn: turn})
 }
 
 // networkFault has requests get lost, be refused, come late, come twice, or lose their reply, and
@@ -230,7 +193,7 @@ func networkFault(random *rand.Rand) faultstore.Fault {
 		case fate < 6: // The request is late, and is carried out though nobody waits for it.
 			time.AfterFunc(delay, apply)
 			return answersIn(delay+1)(ctx, op, func() {})
-		case fate == 6 && (op == faultstore.Renew || op == faultstore.Release): // It comes twice.
+		case fate == 6 && op != faultstore.Acquire: // It comes twice.
 			time.AfterFunc(delay, apply)
 		}
 		apply()
@@ -238,16 +201,24 @@ func networkFault(random *rand.Rand) faultstore.Fault {
 	}
 }
 
-func (w *world) violate(format string, args ...any) {
-	w.violating.Lock()
-	defer w.violating.Unlock()
-	moment := time.Now().Format("04:05.000000 ")
-	w.violations = append(w.violations, moment+fmt.Sprintf(format, args...))
+// violateLocked notes a violation. The caller holds w.mu.
+func (w *world) violateLocked(format string, args ...any) {
+	w.violations = append(w.violations, time.Now().Format("04:05.000000 ")+fmt.Sprintf(format, args...))
 }
 
-// check finds errors that a call may not return.
-func (w *world) check(call string, err error, allowed ...error) {
-	if err != nil && !slices.ContainsFunc(allowed, func(e error) bool { return errors.Is(err, e) }) {
+func (w *world) violate(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violateLocked(format, args...)
+}
+
+// check finds errors that no call may return. Every call may come too late, or be cut short.
+func (w *world) check(call string, err error) {
+	matches := func(target error) bool { return errors.Is(err, target) }
+	if err != nil && !slices.ContainsFunc([]error{
+		holdfast.ErrHeld, holdfast.ErrLost, holdfast.ErrReleased, holdfast.ErrNotHeld, holdfast.ErrUnavailable,
+		holdfast.ErrClosed, holdfast.ErrInvalid /* of a handle on what others have */, context.Canceled, context.DeadlineExceeded,
+	}, matches) {
 		w.violate("%s: %v", call, err)
 	}
 }
@@ -255,33 +226,33 @@ func (w *world) check(call string, err error, allowed ...error) {
 // watch looks whether a name is free though somebody waits and nobody is served, or is held longer
 // than anybody has asked for.
 func (w *world) watch(ctx context.Context) {
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(500 * ms) {
 		for name, n := range w.names {
 			records, err := w.store.Lookup(context.Background(), name)
-			if len(records) > 0 || err != nil || n.waiting.Load() == 0 {
-				n.idle.Store(0)
-			}
-			if n.idle.Add(1) == worldStuck {
-				w.violate("%d wait for %q, which is free", n.waiting.Load(), name)
+			w.mu.Lock()
+			if len(records) > 0 || err != nil || n.waiting == 0 {
+				n.busy = time.Now()
+			} else if time.Since(n.busy) > worldStuck {
+				w.violateLocked("%d wait for %q, which is free", n.waiting, name)
 			}
 			for _, rec := range records {
 				if rec.Remaining > worldTTL {
-					w.violate("%v, which is longer than asked for", rec)
+					w.violateLocked("%v, which is longer than asked for", rec)
 				}
 			}
+			w.mu.Unlock()
 		}
-		time.Sleep(worldLook)
 	}
 }
 
-// brokenAt returns when the entry that has the token was broken.
-func (n *worldName) brokenAt(token int64) (at time.Time, broken bool) {
-	for first, at := range n.broken {
-		if first <= token && token < first+n.blocks[first] {
-			return at, true
+// wasBroken reports whether the token may be one of an entry that was broken.
+func (n *worldName) wasBroken(token int64) bool {
+	for first := range n.broken {
+		if first <= token && token < first+driver.MaxTokens {
+			return true
 		}
 	}
-	return time.Time{}, false
+	return false
 }
 
 // begin records a hold or a keep, and looks whether it is one too many.
@@ -289,16 +260,12 @@ func (w *world) begin(name string, h worldHold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.names[name]
-	n.holds = slices.DeleteFunc(append(n.holds, h), func(h worldHold) bool {
-		_, broken := n.brokenAt(h.token)
-		return broken || !h.exists()
-	})
+	n.holds = slices.DeleteFunc(append(n.holds, h), func(h worldHold) bool { return n.wasBroken(h.token) || !h.exists() })
 	if len(n.holds) == 0 || n.holds[len(n.holds)-1].token != h.token {
 		return // It has ended already.
 	}
 	if h.token < n.exclusive || h.limit == 1 && h.token < n.greatest {
-		w.violate("%q: token %d (limit %d) after %d and, of an exclusive hold, %d",
-			name, h.token, h.limit, n.greatest, n.exclusive)
+		w.violateLocked("%q: token %d (limit %d) after %d and, of an exclusive hold, %d", name, h.token, h.limit, n.greatest, n.exclusive)
 	}
 	n.greatest = max(n.greatest, h.token)
 	if h.limit == 1 {
@@ -309,7 +276,7 @@ func (w *world) begin(name string, h worldHold) {
 		least, limits[other.token] = min(least, other.limit), other.limit
 	}
 	if len(limits) > least {
-		w.violate("%q is held too often, limits by token: %v", name, limits)
+		w.violateLocked("%q is held too often, limits by token: %v", name, limits)
 	}
 }
 
@@ -317,182 +284,11 @@ func (w *world) begin(name string, h worldHold) {
 func (w *world) end(lock *holdfast.Lock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at, broken := w.names[lock.Name()].brokenAt(lock.Token())
-	if late := lock.Deadline().Sub(at); broken && late > worldTTL {
-		w.violate("token %d was broken, and renewed until %v later", lock.Token(), late)
+	n := w.names[lock.Name()]
+	if at, broken := n.broken[lock.Token()]; broken && lock.Deadline().Sub(at) > worldTTL {
+		w.violateLocked("token %d was broken, and renewed until %v later", lock.Token(), lock.Deadline().Sub(at))
 	}
-	if w.calm && !broken && errors.Is(lock.Err(), holdfast.ErrTaken) {
-		w.violate("%v, though nothing has failed", lock.Err())
-	}
-}
-
-// A player is a goroutine of a world.
-type player struct {
-	*world
-	*rand.Rand
-	ctx    context.Context
-	client *atomic.Pointer[holdfast.Client]
-}
-
-// one is true once in n times.
-func (p *player) one(n int) bool { return p.IntN(n) == 0 }
-
-// upTo returns a random duration from 1 ns to d.
-func (p *player) upTo(d time.Duration) time.Duration {
-	return time.Duration(1 + p.Int64N(int64(d)))
-}
-
-// sleep sleeps up to d, and less if a lock ends.
-func (p *player) sleep(d time.Duration, lock context.Context) {
-	select {
-	case <-time.After(p.upTo(d)):
-	case <-lock.Done():
-	}
-}
-
-// options returns random options, and how many holds they tolerate.
-func (p *player) options() (o *holdfast.Options, limit int) {
-	o, limit = &holdfast.Options{NoRenew: p.one(6), Detached: p.one(4)}, 1
-	o.TTL = worldTTL / time.Duration(1+p.IntN(8))
-	limits := p.store.Guarantees().Limits
-	switch kind := p.IntN(10); {
-	case kind < 2 && limits:
-		o.Shared, limit = true, driver.Shared
-	case kind < 4 && limits:
-		limit = 2 + p.IntN(2)
-		o.Limit = limit
-	case kind == 4:
-		o.Reentrant = true
-	case kind == 5:
-		o.MaxHold = p.upTo(20) * 100 * ms
-	case kind < 8:
-		o = &holdfast.Options{TTL: worldTTL} // It can be passed on.
-	}
-	switch p.IntN(4) {
-	case 0:
-		o.Wait = p.upTo(10 * time.Second)
-	case 1:
-		o.MaxAttempts = 1 + p.IntN(4)
-	}
-	return o, limit
-}
-
-// The errors that calls may return.
-var (
-	storeErrs   = []error{holdfast.ErrUnavailable, holdfast.ErrClosed, context.DeadlineExceeded}
-	closeErrs   = []error{holdfast.ErrUnavailable, holdfast.ErrLost}
-	askErrs     = append([]error{holdfast.ErrNotHeld}, storeErrs...)
-	holdErrs    = append([]error{holdfast.ErrLost, holdfast.ErrReleased}, storeErrs...)
-	passErrs    = append([]error{holdfast.ErrInvalid}, holdErrs...) // of a lock with other handles
-	acquireErrs = append([]error{holdfast.ErrHeld, context.Canceled}, storeErrs...)
-)
-
-// play does one thing.
-func (p *player) play() {
-	c, ctx := p.client.Load(), p.ctx
-	o, limit := p.options()
-	if p.one(2) {
-		timed, cancel := context.WithTimeout(ctx, p.upTo(20*time.Second))
-		defer cancel()
-		ctx = timed
-	}
-	name := string(rune('a' + p.IntN(len(p.names))))
-	switch verb := p.IntN(64); {
-	case verb == 0:
-		c = p.client.Swap(p.newClient(p.Rand)) // Another player may have done so, too.
-		p.check("Close", c.Close(), closeErrs...)
-	case verb == 1:
-		p.check("ReleaseAll", c.ReleaseAll(), closeErrs...)
-	case verb < 6:
-		records, err := c.Lookup(ctx, name)
-		p.check("Lookup", err, askErrs...)
-		// A break by a quorum takes a moment, which no hold can be compared with.
-		if len(records) > 0 && p.one(2) && p.store.Guarantees().Queue {
-			_, err := c.Break(ctx, name, records[0].Token*int64(p.IntN(2)))
-			p.check("Break", err, askErrs...)
-		}
-	case verb < 14:
-		o.NoRenew = false
-		set, err := c.AcquireAll(ctx, []string{"c", "a", "b"}[p.IntN(3):], o)
-		p.check("AcquireAll", err, acquireErrs...)
-		if err != nil {
-			break
-		}
-		for name, token := range set.Tokens() {
-			p.begin(name, worldHold{token, limit, func() bool { return set.Err() == nil }})
-		}
-		p.sleep(2*time.Second, set.Context())
-		p.check("Release of a set", set.Release(), holdErrs...)
-	case verb < 22:
-		err := c.Do(ctx, name, o, func(ctx context.Context) error {
-			lock := holdfast.FromContext(ctx)
-			p.use(lock, limit)
-			p.end(lock)
-			return nil
-		})
-		p.check("Do", err, slices.Concat(acquireErrs, holdErrs)...)
-	case verb < 32:
-		o.Wait = 2 * time.Second // two requests
-		p.hold(ctx, name, o, limit, c.TryAcquire)
-	default:
-		p.hold(ctx, name, o, limit, c.Acquire)
-	}
-	p.sleep(2*time.Second, p.ctx)
-}
-
-// hold acquires a lock, holds it for a while, and gives it up in one of the ways there are.
-func (p *player) hold(
-	ctx context.Context, name string, o *holdfast.Options, limit int,
-	acquire func(context.Context, string, *holdfast.Options) (*holdfast.Lock, error),
-) {
-	n, began := p.names[name], time.Now()
-	n.waiting.Add(1)
-	lock, err := acquire(ctx, name, o)
-	n.waiting.Add(-1)
-	n.idle.Store(0)
-	p.check("Acquire", err, acquireErrs...)
-	if took := time.Since(began); o.Wait > 0 && took > o.Wait+time.Second {
-		p.violate("a Wait of %v took %v", o.Wait, took)
-	}
-	if err != nil {
-		return
-	}
-	p.use(lock, limit)
-	defer p.end(lock)
-	switch way := p.IntN(10); {
-	case way == 0 && o.NoRenew && !o.Reentrant: // It expires.
-		return
-	case way < 3:
-		d := max(p.upTo(worldTTL), driver.MinTTL)
-		end := time.Now().Add(d)
-		err := lock.ReleaseKeep(d)
-		if p.check("ReleaseKeep", err, passErrs...); err == nil {
-			isKept := func() bool { return time.Now().Before(end) }
-			p.begin(name, worldHold{lock.Token(), limit, isKept})
-		}
-	case way < 6 && o.Detached:
-		ticket, err := lock.HandOver()
-		if p.check("HandOver", err, passErrs...); err != nil {
-			break
-		}
-		p.sleep(time.Second, p.ctx)
-		c := p.clients[p.IntN(len(p.clients))].Load()
-		adopted, err := c.Adopt(p.ctx, ticket, nil)
-		if p.check("Adopt", err, askErrs...); err == nil {
-			p.use(adopted, limit)
-			p.check("Release after Adopt", adopted.Release(), holdErrs...)
-		}
-		return
-	}
-	p.check("Release", lock.Release(), holdErrs...)
-}
-
-// use relies on a lock for a while, and may extend it.
-func (p *player) use(lock *holdfast.Lock, limit int) {
-	p.begin(lock.Name(), worldHold{lock.Token(), limit, func() bool { return lock.Err() == nil }})
-	p.sleep(3*time.Second, lock.Context())
-	if p.one(3) {
-		p.check("Extend", lock.Extend(p.ctx, p.upTo(worldTTL/10/ms)*10*ms), holdErrs...)
-		p.sleep(3*time.Second, lock.Context())
+	if w.calm && !n.wasBroken(lock.Token()) && errors.Is(lock.Err(), holdfast.ErrTaken) {
+		w.violateLocked("%v, though nothing has failed", lock.Err())
 	}
 }
