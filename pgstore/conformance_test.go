@@ -117,12 +117,20 @@ func (p *proxies) get(s driver.Store) *faultproxy.Proxy {
 	return p.of[s]
 }
 
-func (p *proxies) fault(_ testing.TB, s driver.Store, f drivertest.Fault) {
-	if f == drivertest.ReplyLost {
-		p.get(s).LoseReply(isStatement)
+// fault checks that a reply is lost: the suite lets a store know it in spite of that.
+func (p *proxies) fault(tb testing.TB, s driver.Store, f drivertest.Fault) {
+	proxy := p.get(s)
+	if f == drivertest.RequestLost {
+		proxy.LoseRequest(isStatement)
 		return
 	}
-	p.get(s).LoseRequest(isStatement)
+	before := proxy.LostReplies()
+	proxy.LoseReply(isStatement)
+	tb.Cleanup(func() {
+		if proxy.LostReplies() == before {
+			tb.Error("no reply was lost")
+		}
+	})
 }
 
 // isStatement reports whether a request is of a verb.

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +19,8 @@ type proxiedConn struct {
 	ends      [2]net.Conn   // of the client and of the server
 	done      chan struct{} // closed when the connection is closed
 	closeOnce sync.Once
-	loseReply atomic.Bool // close instead of forwarding the next reply
-	marked    bool        // a request matched: see Proxy.Mark; guarded by Proxy.mu
+	loseReply bool // close instead of forwarding the next reply; guarded by Proxy.mu
+	marked    bool // a request matched: see Proxy.Mark; guarded by Proxy.mu
 }
 
 // closeWithReset closes both ends with a TCP reset.
@@ -94,16 +93,19 @@ func (c *proxiedConn) waitToPass(way Direction, bytes []byte) bool {
 // shouldForward reports whether these bytes are forwarded. It returns false for the request
 // or reply that is to be lost.
 func (c *proxiedConn) shouldForward(way Direction, bytes []byte) bool {
-	if way == Down {
-		return !c.loseReply.Load()
-	}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
+	if way == Down {
+		if c.loseReply {
+			c.proxy.lostReplies++
+		}
+		return !c.loseReply
+	}
 	rule := c.proxy.nextLoss
 	if rule == nil || rule.match != nil && !rule.match(bytes) {
 		return true
 	}
 	c.proxy.nextLoss = nil
-	c.loseReply.Store(rule.loseReply)
+	c.loseReply = rule.loseReply
 	return rule.loseReply
 }

@@ -39,6 +39,7 @@ type Proxy struct {
 	gates       [2]chan struct{}    // closed to let bytes through; nil if open
 	markedGates [2]chan struct{}    // the same for marked connections alone
 	nextLoss    *lossRule
+	lostReplies int
 }
 
 // A TB is the part of testing.TB that Start needs.
@@ -127,6 +128,13 @@ func (p *Proxy) LoseRequest(match func(request []byte) bool) { p.setLoss(match, 
 // LoseReply forwards the next request that matches, waits for the reply, and closes the
 // connection instead of forwarding the reply.
 func (p *Proxy) LoseReply(match func(request []byte) bool) { p.setLoss(match, true) }
+
+// LostReplies returns how many replies were lost.
+func (p *Proxy) LostReplies() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lostReplies
+}
 
 func (p *Proxy) setLoss(match func(request []byte) bool, loseReply bool) {
 	p.mu.Lock()
