@@ -323,6 +323,9 @@ func TestStandby(t *testing.T) {
 	if found, err := s.Lookup(t.Context(), "name"); len(found) > 0 || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Lookup on a standby gives %v, %v, want an error", found, err)
 	}
+	if err := LockTx(t.Context(), pgtest.Begin(t, s.pool), "name", nil); !errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("LockTx on a standby gives %v, want an error", err)
+	}
 }
 
 // A lock that the session does not have is not said to have been released.

@@ -35,7 +35,7 @@ type TxOptions struct {
 // the server can neither vacuum rows that the transaction may see nor finish a CREATE INDEX
 // CONCURRENTLY; TryLockTx does not wait. After any error of the server the transaction is over
 // except for its rollback, and the lock is not held. A name that Keys refuses is ErrInvalid, and
-// changes nothing.
+// changes nothing. A standby, whose locks exclude nobody on the primary, is refused.
 //
 // Do not use it for work that takes minutes: an open transaction holds up vacuum for the whole
 // database.
@@ -61,7 +61,7 @@ func TryLockSQLTx(ctx context.Context, tx *sql.Tx, name string, opts *TxOptions)
 }
 
 // lockInTx locks the key of a name in a transaction, which is a pgx.Tx or a *sql.Tx.
-func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try bool) (locked bool, err error) {
+func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try bool) (bool, error) {
 	if tx == nil || tx == (*sql.Tx)(nil) {
 		return false, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalid)
 	}
@@ -83,19 +83,23 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if opts.Shared {
 		suffix = "_shared"
 	}
-	// A key is digits and at most a sign and a comma: safe as text.
-	statement := fmt.Sprintf("SELECT pg_catalog.pg_%s%s(%s)%s", function, suffix, key.sqlLiteral(), result)
+	// A key is digits and at most a sign and a comma: safe as text. Without arguments, and with the
+	// simple protocol, no statement is prepared: some poolers support none.
+	statement := fmt.Sprintf("SELECT CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_%s%s(%s)%s END", function, suffix, key.sqlLiteral(), result)
+	var answer *bool // nil from a standby
 	switch tx := tx.(type) {
 	case pgx.Tx:
-		// The simple protocol prepares no statement. Some poolers support no prepared ones.
-		err = tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&locked)
+		err = tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&answer)
 	case *sql.Tx:
-		err = tx.QueryRowContext(ctx, statement).Scan(&locked)
+		err = tx.QueryRowContext(ctx, statement).Scan(&answer)
+	}
+	if err == nil && answer == nil {
+		err = errStandby
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock %v for the transaction: %w", key, err)
 	}
-	return locked, nil
+	return *answer, nil
 }
 
 // sqlLiteral returns the key as the arguments of an SQL function.

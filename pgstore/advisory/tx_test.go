@@ -3,22 +3,33 @@
 package advisory
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// A lock of a transaction excludes others until the transaction ends, those of an
-// Store too, and whichever client library it is of.
+// A lock of a transaction excludes others until the transaction ends, those of a Store too,
+// whichever client library it is of, and through a pooler of transactions too.
 func TestLockTx(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Postgres().URL("postgres")
-	pool, db := pgtest.OpenPool(t, url), pgtest.OpenSQL(t, url)
+	for way, url := range map[string]string{"direct": pgtest.Postgres().URL("postgres"), "pooler": pgtest.PgBouncer().URL("postgres")} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			testLockTx(t, pgtest.OpenPool(t, url), pgtest.OpenSQL(t, url), t.Name())
+			testLockTx(t, pgtest.OpenPool(t, url), pgtest.OpenSQL(t, url), t.Name())
+		})
+	}
+}
+
+func testLockTx(t *testing.T, pool *pgxpool.Pool, db *sql.DB, name string) {
 	s := open(t, pgtest.Postgres().Addr, nil)
-	name := t.Name()
 
 	first := pgtest.Begin(t, pool)
 	if err := LockTx(t.Context(), first, name, nil); err != nil {
@@ -52,6 +63,37 @@ func TestLockTx(t *testing.T) {
 		t.Error(err)
 	}
 	release(t, s, req)
+}
+
+// Readers exclude a writer, and not each other, through a pooler of transactions too.
+func TestSharedLockTx(t *testing.T) {
+	t.Parallel()
+	pool, shared := pgtest.OpenPool(t, pgtest.PgBouncer().URL("postgres")), &TxOptions{Shared: true}
+	var readers []pgx.Tx
+	for range 2 {
+		tx := pgtest.Begin(t, pool)
+		readers = append(readers, tx)
+		if err := LockTx(t.Context(), tx, t.Name(), shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, pgtest.Postgres().Addr, nil)
+	for _, tx := range readers {
+		refused(t, s, t.Name())
+		if locked, err := TryLockTx(t.Context(), pgtest.Begin(t, pool), t.Name(), nil); err != nil || locked {
+			t.Errorf("TryLockTx beside a reader gives %v, %v", locked, err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	writer := pgtest.Begin(t, pool)
+	if locked, err := TryLockTx(t.Context(), writer, t.Name(), nil); err != nil || !locked {
+		t.Errorf("TryLockTx of a free lock gives %v, %v", locked, err)
+	}
+	if locked, err := TryLockTx(t.Context(), pgtest.Begin(t, pool), t.Name(), shared); err != nil || locked {
+		t.Errorf("TryLockTx by a reader beside a writer gives %v, %v", locked, err)
+	}
 }
 
 // Raw keys are those of the SQL functions, in both their forms, for a transaction and for a Store.
