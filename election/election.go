@@ -86,8 +86,9 @@ type Election struct {
 	o     Options
 	log   *slog.Logger
 
+	running sync.Mutex // locked until Run returns
+
 	mu      sync.Mutex
-	running bool        // a call of Run has not returned
 	current *leadership // of this candidate, nil while it does not lead
 }
 

@@ -84,9 +84,3 @@ func (e *Election) releaseLock(l *leadership) {
 
 // errLeadReturned ends a term when lead has returned.
 var errLeadReturned = fmt.Errorf("election: the function has returned: %w", holdfast.ErrReleased)
-
-// isDone reports whether the term is over because lead has returned, and not to resign. The error
-// is the one that lead has returned.
-func (l *leadership) isDone(err error) bool {
-	return l.reason == errLeadReturned && !errors.Is(err, ErrResigned)
-}

@@ -49,7 +49,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 				if !yield(Term{}, err) {
 					return
 				}
-			case !yielded || !sameTerm(term, last):
+			case !yielded || term.Leader != last.Leader || term.Token != last.Token ||
+				term.Token == 0 && !term.Since.Equal(last.Since): // a store without tokens
 				if !yield(term, nil) {
 					return
 				}
@@ -60,15 +61,6 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 			}
 		}
 	}
-}
-
-// sameTerm reports whether two lookups returned the same term. If the store gives
-// no tokens, terms are distinguished by when they began.
-func sameTerm(a, b Term) bool {
-	if a.Token != b.Token || a.Leader != b.Leader {
-		return false
-	}
-	return a.Token != 0 || a.Since.Equal(b.Since)
 }
 
 func (e *Election) noClientError() error {

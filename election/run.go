@@ -43,19 +43,21 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	case lead == nil:
 		return fmt.Errorf("election: %q: %w: the function is nil", e.name, holdfast.ErrInvalid)
 	}
-	if err := e.beginRun(); err != nil {
-		return err
+	if !e.running.TryLock() {
+		return ErrRunning
 	}
-	defer e.endRun()
+	defer e.running.Unlock()
 	tries := 0 // to be elected, since the last term
 	for {
 		term, err := e.campaign(ctx, lead)
 		delay := e.o.ResignDelay
 		switch {
-		case term != nil && term.isDone(err):
+		case term != nil && term.reason == errLeadReturned && !errors.Is(err, ErrResigned):
 			return err
+		case ctx.Err() != nil && errors.Is(err, holdfast.ErrUnavailable): // the release is not confirmed
+			return fmt.Errorf("%w (and %w)", ctx.Err(), err)
 		case ctx.Err() != nil:
-			return withUnconfirmedRelease(ctx.Err(), err)
+			return ctx.Err()
 		case term == nil && driver.Permanent(err), term != nil && errors.Is(term.reason, holdfast.ErrClosed):
 			return err
 		case term == nil:
@@ -71,23 +73,6 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			return err
 		}
 	}
-}
-
-// beginRun registers a call of Run. There can be one at a time.
-func (e *Election) beginRun() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.running {
-		return ErrRunning
-	}
-	e.running = true
-	return nil
-}
-
-func (e *Election) endRun() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.running = false
 }
 
 // campaign waits until the candidate is elected, and leads for one term. It returns nil if the
@@ -109,13 +94,4 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 			"token", current.term.Token, "reason", current.reason, "err", err)
 	}
 	return current, err
-}
-
-// withUnconfirmedRelease returns ctxErr, the error of Run's context. It adds err if
-// err shows that the release of the lock was not confirmed.
-func withUnconfirmedRelease(ctxErr, err error) error {
-	if errors.Is(err, holdfast.ErrUnavailable) {
-		return fmt.Errorf("%w (and %w)", ctxErr, err)
-	}
-	return ctxErr
 }

@@ -160,11 +160,8 @@ func (t *task) wrapError(err error) error { return fmt.Errorf("once: job %q: %w"
 // execute looks for the mark, acquires the lock of the job, and runs the work unless
 // the mark has been placed meanwhile.
 func (t *task) execute(ctx context.Context, work func(context.Context) error) (Result, error) {
-	if err := t.validate(); err != nil {
+	if err := t.validate(work); err != nil {
 		return Result{Slot: t.slot}, t.wrapError(err)
-	}
-	if work == nil {
-		return Result{Slot: t.slot}, t.wrapError(fmt.Errorf("%w: work is nil", holdfast.ErrInvalid))
 	}
 	// Most calls find the work done, and do not need the lock.
 	if result, err := t.lookupMark(ctx); err != nil || result.Verdict != Unknown {
@@ -199,11 +196,10 @@ func (t *task) acquire(ctx context.Context) (*holdfast.Lock, error) {
 // record of its last success.
 const markSuffix = "/done"
 
-func (t *task) validate() error {
-	if t.locks == nil {
-		return fmt.Errorf("%w: the Client is nil", holdfast.ErrInvalid)
-	}
+func (t *task) validate(work func(context.Context) error) error {
 	switch {
+	case t.locks == nil || work == nil:
+		return fmt.Errorf("%w: the Client or the work is nil", holdfast.ErrInvalid)
 	case !t.locks.Guarantees().Keep:
 		return fmt.Errorf("%w: to keep names and to look them up", holdfast.ErrUnsupported)
 	case strings.HasSuffix(t.job, markSuffix):
