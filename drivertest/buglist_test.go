@@ -314,7 +314,7 @@ var bugs = []*bug{
 		return p.end(req.Name, req.Owner, req.Keep)
 	})},
 	{name: "keep only shortens", fails: "keep/time", release: released(func(p *process, req driver.ReleaseRequest) bool {
-		return p.end(req.Name, req.Owner, min(req.Keep, medium))
+		return p.end(req.Name, req.Owner, min(req.Keep, 2*time.Second))
 	})},
 	{name: "keep ends early", fails: "queue/keep keep/time", release: released(func(p *process, req driver.ReleaseRequest) bool {
 		return p.end(req.Name, req.Owner, req.Keep*9/10)

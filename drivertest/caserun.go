@@ -21,16 +21,17 @@ type caseRun struct {
 	guarantees driver.Guarantees
 	features   features
 	virtual    bool
+	slow       bool
+	medium     time.Duration
 	owners     atomic.Int64
 }
 
-// Times. An entry of the length long does not end during a case. One of the length medium is
-// renewed or released in time unless the machine pauses for that long. Cases wait for the end of an
-// entry of the length short.
+// Times. An entry of the length long does not end during a case. One of the length medium, 2 s or
+// 10 s, is renewed or released in time unless the machine pauses for that long. Cases wait for the
+// end of an entry of the length short.
 const (
-	long   = time.Hour
-	medium = 2 * time.Second
-	short  = 100 * time.Millisecond
+	long  = time.Hour
+	short = 100 * time.Millisecond
 
 	// precision is how much a store may round its times, in either direction. It may round up by
 	// Guarantees.Grain in addition.
@@ -42,7 +43,10 @@ const (
 
 func newCaseRun(tb testing.TB, h Harness, b Backing) *caseRun {
 	tb.Helper()
-	r := &caseRun{TB: tb, backing: b, virtual: h.Virtual}
+	r := &caseRun{TB: tb, backing: b, virtual: h.Virtual, slow: h.Slow, medium: 2 * time.Second}
+	if h.Slow {
+		r.medium *= 5
+	}
 	r.first = r.open()
 	r.guarantees = r.first.Guarantees()
 	return r
@@ -64,6 +68,8 @@ func (r *caseRun) turnTimeout() time.Duration {
 		return 5 * time.Second
 	case r.virtual:
 		return 200*time.Millisecond + r.guarantees.Grain
+	case r.slow:
+		return 5 * callTimeout
 	}
 	return callTimeout
 }

@@ -3,7 +3,7 @@ package drivertest
 // detachedCases are about entries that outlive the process that made them.
 var detachedCases = []testCase{
 	{"handed-over", detached, "Any process that knows the owner of a detached hold may renew and release it.", func(r *caseRun) {
-		h := r.first.detached("name", medium)
+		h := r.first.detached("name", r.medium)
 		h.store = r.other()
 		h.expectHeld()
 		h.sleepPast()

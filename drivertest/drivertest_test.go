@@ -55,7 +55,7 @@ type lateStore struct {
 
 func (s *lateStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	res, err := s.Store.Acquire(ctx, req)
-	if s.late || !res.Granted || req.TTL >= medium {
+	if s.late || !res.Granted || req.TTL > short {
 		return res, err
 	}
 	s.late = true

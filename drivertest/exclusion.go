@@ -22,20 +22,20 @@ var exclusionCases = []testCase{
 		r.first.expectFree("name")
 	}},
 	{"names-apart", 0, "What happens to one name leaves the others alone.", func(r *caseRun) {
-		a, ab := r.first.hold("a", long), r.first.hold("ab", medium)
+		a, ab := r.first.hold("a", long), r.first.hold("ab", r.medium)
 		a.expectRenewed(driver.Held, long)
 		a.end()
 		if r.features.has(breaking) {
 			r.first.hold("a", long)
 			r.first.breakToken("a", 0)
 		}
-		ab.store.takenFor(r.first.request("ab", long), ab.sent, medium)
+		ab.store.takenFor(r.first.request("ab", long), ab.sent, r.medium)
 		r.first.expectFree("a")
 	}},
 	{"second-acquire", 0, "A second Acquire of an owner that has an entry is refused with an error, whatever it requests, and changes nothing.", func(r *caseRun) {
-		entries, stores := []*entry{r.first.hold("name", medium)}, []*store{r.first}
+		entries, stores := []*entry{r.first.hold("name", r.medium)}, []*store{r.first}
 		if r.features.has(queue) {
-			entries = append(entries, r.first.place("name", medium))
+			entries = append(entries, r.first.place("name", r.medium))
 		}
 		if r.features.has(records) { // Otherwise it knows too little of the entries of others.
 			stores = append(stores, r.other())
@@ -61,7 +61,7 @@ var exclusionCases = []testCase{
 		r.first.expectFree("name")
 	}},
 	{"owner-compared-whole", 0, "An owner is the same only byte for byte: no other acquires, renews or releases its hold.", func(r *caseRun) {
-		h := r.first.hold("name", medium)
+		h := r.first.hold("name", r.medium)
 		for what, owner := range strangers(h.Owner) {
 			req := r.first.request("name", long)
 			req.Owner = owner
@@ -79,20 +79,20 @@ var exclusionCases = []testCase{
 			}
 		}
 		h.expectState(driver.Held)
-		r.first.takenFor(r.first.request("name", long), h.sent, medium)
+		r.first.takenFor(r.first.request("name", long), h.sent, r.medium)
 	}},
 	{"late-requests", 0, "What an owner sends after the end of its hold never touches the hold of a successor.", func(r *caseRun) {
 		expired, released := r.first.expired("expired"), r.first.hold("released", long)
 		released.end()
 		for _, late := range []*entry{expired, released} {
-			successor := r.other().hold(late.Name, medium)
+			successor := r.other().hold(late.Name, r.medium)
 			late.expectGone()
 			successor.expectState(driver.Held)
-			r.first.takenFor(r.first.request(late.Name, long), successor.sent, medium)
+			r.first.takenFor(r.first.request(late.Name, long), successor.sent, r.medium)
 		}
 	}},
 	{"refusal-harmless", 0, "Refused attempts do not prolong the hold in the way, whatever their TTL is, and leave no entry.", func(r *caseRun) {
-		h := r.first.hold("name", medium)
+		h := r.first.hold("name", r.medium)
 		other, refused := r.other(), r.first.request("name", long)
 		r.first.refuse(refused)
 		for range 5 {
@@ -101,7 +101,7 @@ var exclusionCases = []testCase{
 		if r.first.releaseAs("name", refused.Owner, 0) {
 			r.Error("a refused attempt has left an entry")
 		}
-		other.takenFor(other.request("name", long), h.sent, medium).end()
+		other.takenFor(other.request("name", long), h.sent, r.medium).end()
 		r.first.expectFree("name")
 	}},
 	{"refusal-record", 0, "What a refusal reports of the hold in the way is true.", func(r *caseRun) {

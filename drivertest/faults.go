@@ -29,13 +29,13 @@ var faultsCases = []testCase{
 	}},
 	{"crash", crash, "The holds of a process that has died become free when the Guarantees state, and no sooner.", func(r *caseRun) {
 		dying := r.open()
-		h := dying.hold("name", medium)
+		h := dying.hold("name", r.medium)
 		r.backing.Crash(r, dying.Store)
 		if r.guarantees.Crash == driver.FateFreed {
 			r.first.eventually("name", time.Now())
 			return
 		}
-		r.first.takenFor(r.first.request("name", long), h.sent, medium)
+		r.first.takenFor(r.first.request("name", long), h.sent, r.medium)
 	}},
 	{"acquire-request-lost", fault, "An Acquire that was lost before it reached the server has no effect, and is not reported as a refusal.", func(r *caseRun) {
 		e := &entry{store: r.first, Request: r.first.request("name", long)}
@@ -62,7 +62,7 @@ var faultsCases = []testCase{
 			r.expectUnknown(known, err)
 			return &entry{store: r.first, Request: req}
 		}
-		h := send(r.first.request("name", medium))
+		h := send(r.first.request("name", r.medium))
 		r.other().expectTaken("name")
 		h.expectHeld()
 		if r.features.has(queue) {
@@ -77,7 +77,7 @@ var faultsCases = []testCase{
 		r.other().expectFree("name")
 	}},
 	{"renew-reply-lost", fault, "A Renew without a reply has no answer for its entries, and has prolonged them or not.", func(r *caseRun) {
-		h := r.first.hold("name", medium)
+		h := r.first.hold("name", r.medium)
 		answered, err := r.withFault(ReplyLost, func(ctx context.Context) (bool, error) {
 			got, err := r.first.Renew(ctx, []driver.RenewRequest{h.renewRequest(h.token, long)})
 			if len(got) > 1 || err == nil && len(got) != 1 {
@@ -121,8 +121,8 @@ var faultsCases = []testCase{
 	}},
 	{"busy", busy, "A server that cannot serve now, and reports for how long, causes a RetryError: nothing was changed, and a request is granted after that time.", func(r *caseRun) {
 		h := r.first.hold("held", long)
-		until := time.Now().Add(medium)
-		r.backing.Busy(r, r.first.Store, medium)
+		until := time.Now().Add(r.medium)
+		r.backing.Busy(r, r.first.Store, r.medium)
 		ctx, cancel := r.callContext()
 		defer cancel()
 		res, err := r.first.Acquire(ctx, r.first.request("name", long))

@@ -22,6 +22,10 @@ type Harness struct {
 	// Serial runs one case after another. By default cases run in parallel.
 	Serial bool
 
+	// Slow is for a store each of whose calls may take some hundred milliseconds on a machine that
+	// is busy.
+	Slow bool
+
 	// Walk runs the first case of each group alone: for a variant of a store that is tested whole
 	// elsewhere.
 	Walk bool

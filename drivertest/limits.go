@@ -38,7 +38,7 @@ var limitsCases = []testCase{
 	}},
 	{"own-lease", shared, "Each hold has a lease of its own: none is prolonged or shortened by another, and one that has expired is over.", func(r *caseRun) {
 		ends := r.first.reader("name", short)
-		stays, last := r.other().reader("name", medium), r.other().reader("name", medium)
+		stays, last := r.other().reader("name", r.medium), r.other().reader("name", r.medium)
 		stays.expectRenewed(driver.Held, long)
 		ends.sleepPast()
 		ends.expectGone()
@@ -47,7 +47,7 @@ var limitsCases = []testCase{
 		r.first.expectTaken("name")
 		stays.expectRenewed(driver.Held, long)
 		stays.end()
-		r.first.takenFor(r.first.request("name", long), last.sent, medium)
+		r.first.takenFor(r.first.request("name", long), last.sent, r.medium)
 		last.expectGone()
 	}},
 	{"writer-waits", shared | queue, "A writer that waits is not overtaken by readers, and keeps none out when it waits no more.", func(r *caseRun) {
@@ -66,8 +66,8 @@ var limitsCases = []testCase{
 		other.refuse(late())
 		writer.end()
 		other.grant(late()).end()
-		writer = r.first.place("name", medium)
-		other.takenFor(late(), writer.sent, medium)
+		writer = r.first.place("name", r.medium)
+		other.takenFor(late(), writer.sent, r.medium)
 	}},
 	{"prefix", shared, "The holds are at any time the longest prefix of the live entries whose length is within every Limit in it, for any mixture of limits and keeps.", func(r *caseRun) {
 		for seed := range uint64(6) {

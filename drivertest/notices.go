@@ -71,7 +71,7 @@ var noticesCases = []testCase{
 	}},
 	{"found-expired", notifier | queue, "A place that becomes a hold because one before it has expired is told so by the request that finds it.", func(r *caseRun) {
 		other := r.other()
-		h := r.first.hold("name", medium)
+		h := r.first.hold("name", r.medium)
 		p := other.place("name", long)
 		h.sleepPast()
 		r.first.expectTaken("name")

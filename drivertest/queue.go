@@ -54,20 +54,20 @@ var queueCases = []testCase{
 	{"granted-at-once", queue, "A request with Place for a free name is granted at once, and the hold lasts for the TTL, whatever Place is.", func(r *caseRun) {
 		a := r.first.grant(r.first.placeRequest("longer", short))
 		req := r.first.placeRequest("shorter", long)
-		req.TTL = medium
+		req.TTL = r.medium
 		b := r.first.grant(req)
 		r.sleepPast(short)
 		a.expectHeld()
-		r.other().takenFor(r.first.request("shorter", long), b.sent, medium)
+		r.other().takenFor(r.first.request("shorter", long), b.sent, r.medium)
 	}},
 	{"end-of-a-place", queue, "A place that becomes a hold keeps the end that it had, whatever its TTL is.", func(r *caseRun) {
-		h, req := r.first.hold("name", long), r.first.placeRequest("name", medium)
+		h, req := r.first.hold("name", long), r.first.placeRequest("name", r.medium)
 		req.TTL = short
 		p := r.first.wait(req)
 		time.Sleep(short)
 		h.end()
 		p.expectTurn()
-		r.other().takenFor(r.first.request("name", long), p.sent, medium)
+		r.other().takenFor(r.first.request("name", long), p.sent, r.medium)
 		p.expectGone()
 	}},
 	{"expired-places", queue, "A place that has expired is passed over, and its owner has nothing any more, whether anybody looked or not.", func(r *caseRun) {
@@ -82,8 +82,8 @@ var queueCases = []testCase{
 	}},
 	{"expired-hold", queue, "When a hold expires the first place holds, though nobody has looked, and no newcomer does.", func(r *caseRun) {
 		other := r.other()
-		h := r.first.hold("name", medium)
-		a, b, c := r.first.place("name", 2*medium+r.guarantees.Grain), other.place("name", long), other.place("name", long)
+		h := r.first.hold("name", r.medium)
+		a, b, c := r.first.place("name", 2*r.medium+r.guarantees.Grain), other.place("name", long), other.place("name", long)
 		h.sleepPast()
 		other.expectTaken("name")
 		a.expectState(driver.Held)
@@ -98,17 +98,17 @@ var queueCases = []testCase{
 	{"keep", queue | keep, "The first place becomes a hold when a keep is over, and not before.", func(r *caseRun) {
 		h := r.first.hold("name", long)
 		a, b := r.other().place("name", long), r.first.place("name", long)
-		began := h.keep(medium)
-		time.Sleep(time.Until(began.Add(medium - short)))
+		began := h.keep(r.medium)
+		time.Sleep(time.Until(began.Add(r.medium - short)))
 		state := driver.Waiting
-		for time.Until(began.Add(medium-precision)) > 0 && state == driver.Waiting {
+		for time.Until(began.Add(r.medium-precision)) > 0 && state == driver.Waiting {
 			state = a.store.renew(a.renewRequest(0, driver.MinTTL))[0].State
 			time.Sleep(precision)
 		}
-		if left := time.Until(began.Add(medium - precision)); left > 0 {
+		if left := time.Until(began.Add(r.medium - precision)); left > 0 {
 			r.Errorf("a place is %v %v before the end of a keep", state, left)
 		}
-		a.pollHeld(began.Add(medium))
+		a.pollHeld(began.Add(r.medium))
 		b.expectState(driver.Waiting)
 		a.expectTurns(b)
 	}},
@@ -146,10 +146,10 @@ var queueCases = []testCase{
 	}},
 	{"crash", queue | processes | crash, "The place of a process that has died holds a name up until the place ends, and no longer.", func(r *caseRun) {
 		h, dying := r.first.hold("name", long), r.open()
-		dead, p := dying.place("name", medium), r.first.place("name", long)
+		dead, p := dying.place("name", r.medium), r.first.place("name", long)
 		r.backing.Crash(r, dying.Store)
 		h.end()
-		p.pollHeld(dead.answered.Add(medium))
+		p.pollHeld(dead.answered.Add(r.medium))
 	}},
 }
 

@@ -22,14 +22,14 @@ var lookupCases = []testCase{
 		r.expectRecords("name")
 	}},
 	{"held-name", lookup, "Lookup shows the hold of a name, through each store, and the time that is left after each renewal.", func(r *caseRun) {
-		req := r.first.request("name", medium)
+		req := r.first.request("name", r.medium)
 		req.Holder = "host/42/é"
 		h := r.first.grant(req)
 		r.expectRecords("name", h)
 		h.TTL = long
 		h.expectRenewed(driver.Held, long)
 		r.expectRecords("name", h)
-		if rec := r.other().lookup("name")[0]; r.features.has(records) && rec.Remaining <= medium {
+		if rec := r.other().lookup("name")[0]; r.features.has(records) && rec.Remaining <= r.medium {
 			r.Errorf("of a TTL of %v remain %v", long, rec.Remaining)
 		}
 	}},

@@ -45,7 +45,7 @@ var releaseCases = []testCase{
 var keepCases = []testCase{
 	{"taken", keep, "A kept name has no owner: nobody acquires, renews or releases it, not even the one that released it.", func(r *caseRun) {
 		h := r.first.hold("name", long)
-		h.keep(medium)
+		h.keep(r.medium)
 		kept := time.Now()
 		r.other().expectTaken("name")
 		for _, token := range []int64{0, h.token} {
@@ -55,19 +55,19 @@ var keepCases = []testCase{
 			r.Error("Release of a kept name by a stranger reports a hold")
 		}
 		r.other().expectTaken("name")
-		r.first.eventually("name", kept.Add(medium))
+		r.first.eventually("name", kept.Add(r.medium))
 	}},
 	{"time", keep, "A name is kept for as long as was requested, whether less or more was left of the TTL.", func(r *caseRun) {
-		for _, kept := range []time.Duration{250 * time.Millisecond, medium + short} {
-			h := r.first.hold("name", medium)
+		for _, kept := range []time.Duration{250 * time.Millisecond, r.medium + short} {
+			h := r.first.hold("name", r.medium)
 			r.other().takenFor(r.first.request("name", long), h.keep(kept), kept).end()
 		}
 	}},
 	{"repeated", keep, "The same Release sent again while the name is kept reports true, and keeps it anew.", func(r *caseRun) {
 		h := r.first.hold("name", long)
-		h.keep(medium)
+		h.keep(r.medium)
 		time.Sleep(short)
-		r.first.takenFor(r.first.request("name", long), h.keep(medium), medium)
+		r.first.takenFor(r.first.request("name", long), h.keep(r.medium), r.medium)
 	}},
 	{"repeated-too-late", keep, "The same Release sent again when the keep is over reports no hold, and does nothing to a successor.", func(r *caseRun) {
 		h := r.first.hold("name", long)

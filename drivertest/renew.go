@@ -10,7 +10,7 @@ import (
 // renewCases are about what Renew reports, and what it prolongs.
 var renewCases = []testCase{
 	{"hold", 0, "A Renew without a token, or with that of the hold, prolongs it and is answered Held with its token.", func(r *caseRun) {
-		a, b := r.first.hold("a", medium), r.first.hold("b", medium)
+		a, b := r.first.hold("a", r.medium), r.first.hold("b", r.medium)
 		for range 3 {
 			a.expectRenewed(driver.Held, long)
 			b.expect(r.first.renew(b.renewRequest(b.token, long))[0], driver.Held)
@@ -23,12 +23,12 @@ var renewCases = []testCase{
 		r.other().expectFree("b")
 	}},
 	{"hold-other-token", fencing, "A Renew with another token than the first of the hold is answered Lost, and does not prolong it.", func(r *caseRun) {
-		h := r.first.block("name", medium, r.guarantees.Tokens)
+		h := r.first.block("name", r.medium, r.guarantees.Tokens)
 		for _, token := range []int64{1, h.token - 1, h.token + 1, h.lastToken() + 1, driver.MaxToken} {
 			h.expect(r.first.renew(h.renewRequest(token, long))[0], driver.Lost)
 		}
 		h.expectState(driver.Held)
-		r.other().takenFor(r.first.request("name", long), h.sent, medium)
+		r.other().takenFor(r.first.request("name", long), h.sent, r.medium)
 	}},
 	{"nothing", 0, "A Renew of an owner that has nothing is answered Lost, with and without a token, and makes nothing.", func(r *caseRun) {
 		never := &entry{store: r.first, Request: r.first.request("never", long), token: 1}
@@ -44,14 +44,14 @@ var renewCases = []testCase{
 			broken.expectGone()
 			r.first.expectFree("broken")
 		}
-		h := r.first.hold("held", medium)
+		h := r.first.hold("held", r.medium)
 		never.Name = "held"
 		never.expectGone()
-		r.first.eventually("held", h.answered.Add(medium))
+		r.first.eventually("held", h.answered.Add(r.medium))
 	}},
 	{"place", queue, "A Renew without a token, or with that of the place, prolongs it and is answered Waiting with its token, or with 0.", func(r *caseRun) {
 		h := r.first.hold("name", long)
-		a, b, c := r.first.place("name", medium), r.first.place("name", medium), r.first.place("name", medium)
+		a, b, c := r.first.place("name", r.medium), r.first.place("name", r.medium), r.first.place("name", r.medium)
 		a.expectRenewed(driver.Waiting, long)
 		a.expectState(driver.Waiting) // does not shorten it
 		b.expect(r.first.renew(b.renewRequest(b.token, long))[0], driver.Waiting)
@@ -71,7 +71,7 @@ var renewCases = []testCase{
 	}},
 	{"place-that-holds", queue, "A Renew of a place that has become a hold is answered Held, and prolongs the hold.", func(r *caseRun) {
 		h := r.first.hold("name", long)
-		a := r.other().place("name", medium)
+		a := r.other().place("name", r.medium)
 		h.end()
 		a.expectRenewed(driver.Held, long)
 		a.expectAbove(h)
@@ -81,7 +81,7 @@ var renewCases = []testCase{
 	}},
 	{"batch", 0, "The answers to a batch are those of its requests, in their order, and each has a TTL of its own.", func(r *caseRun) {
 		ended, lapsed := r.first.hold("ended", long), r.first.expired("lapsed")
-		mine, brief := r.first.hold("mine", medium), r.first.hold("brief", medium)
+		mine, brief := r.first.hold("mine", r.medium), r.first.hold("brief", r.medium)
 		ended.end()
 		stranger := &entry{store: r.first, Request: r.first.request("mine", long)}
 		entries := []*entry{lapsed, mine, ended, stranger, brief}
@@ -94,7 +94,7 @@ var renewCases = []testCase{
 		for i, got := range r.first.renew(reqs...) {
 			entries[i].expect(got, want[i])
 		}
-		due := brief.answered.Add(medium)
+		due := brief.answered.Add(r.medium)
 		if renewed := time.Now().Add(reqs[4].TTL); renewed.After(due) {
 			due = renewed // a grain has kept the hold until now
 		}

@@ -65,7 +65,7 @@ func (s *store) withMetadata(name string, metadata map[string]string) *entry {
 func (s *store) send(req driver.Request) (e *entry, res driver.Result, err error) {
 	var again *driver.RetryError
 	for range 200 {
-		if e, res, err = s.sendOnce(req); s.run.guarantees.Queue || !errors.As(err, &again) || again.After > medium {
+		if e, res, err = s.sendOnce(req); s.run.guarantees.Queue || !errors.As(err, &again) || again.After > s.run.medium {
 			break
 		}
 		time.Sleep(again.After)
@@ -125,7 +125,7 @@ func (s *store) grant(req driver.Request) *entry {
 // The name is then acquired again, for another owner.
 func (s *store) hold(name string, ttl time.Duration) *entry {
 	s.run.Helper()
-	for began := time.Now(); ttl < medium && !s.run.virtual && time.Since(began) < s.run.tolerance(); {
+	for began := time.Now(); ttl < s.run.medium && !s.run.virtual && time.Since(began) < s.run.tolerance(); {
 		e, res, err := s.send(s.request(name, ttl))
 		if err == nil && res.Granted {
 			return e

@@ -29,13 +29,13 @@ var timeCases = []testCase{
 		}
 	}},
 	{"prolonged", 0, "A renewed hold lasts until the TTL of its longest renewal is over: no renewal shortens it.", func(r *caseRun) {
-		h := r.first.hold("name", medium)
+		h := r.first.hold("name", r.medium)
 		sent := time.Now()
-		h.expectRenewed(driver.Held, medium+short)
+		h.expectRenewed(driver.Held, r.medium+short)
 		for _, shorter := range []time.Duration{short, driver.MinTTL} {
 			h.expectRenewed(driver.Held, shorter)
 		}
-		r.other().takenFor(r.first.request("name", long), sent, medium+short)
+		r.other().takenFor(r.first.request("name", long), sent, r.medium+short)
 		h.expectGone()
 	}},
 	{"never-revived", 0, "An expired hold cannot be renewed, even if nobody has taken the name, and the name stays free.", func(r *caseRun) {

@@ -31,7 +31,7 @@ func TestConformanceDelayed(t *testing.T) { conformance(t, 20*time.Millisecond, 
 func conformance(t *testing.T, delay time.Duration, walk bool) {
 	t.Parallel()
 	addr := startS3(t)
-	drivertest.Run(t, drivertest.Harness{Walk: walk, New: func(tb testing.TB) drivertest.Backing { return backing(tb, addr, delay) }})
+	drivertest.Run(t, drivertest.Harness{Slow: true, Walk: walk, New: func(tb testing.TB) drivertest.Backing { return backing(tb, addr, delay) }})
 }
 
 // A faulty is the connections of a store, with faults.
