@@ -26,16 +26,15 @@ type Violation struct {
 
 // The promises, as the Kind of a Violation.
 const (
-	kindOverlap  = "two holders"
-	kindLimit    = "above the limit"
-	kindToken    = "token order"
-	kindRegister = "lost update"
-	kindContext  = "late context"
-	kindWait     = "stuck waiter"
-	kindLeak     = "left behind"
-	kindProcess  = "failed process"
-	kindNil      = "false nil"
-	kindHeld     = "false held"
+	kindOverlap = "two holders"
+	kindLimit   = "above the limit"
+	kindToken   = "token order"
+	kindContext = "late context"
+	kindWait    = "stuck waiter"
+	kindLeak    = "left behind"
+	kindProcess = "failed process"
+	kindNil     = "false nil"
+	kindHeld    = "false held"
 )
 
 // A checker checks a history against the promises of a lock.

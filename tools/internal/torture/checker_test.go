@@ -341,32 +341,3 @@ func TestCheckWaitInOutages(t *testing.T) {
 		})
 	}
 }
-
-// The register accepts an update only from a holder that has read the value.
-func TestRegister(t *testing.T) {
-	r := &registerServer{states: map[string]*registerState{}}
-	call := func(token int64, write bool, value int64) registerResponse {
-		return r.handleRequest(registerRequest{Name: "a", Token: token, Exclusive: true, Write: write, Value: value})
-	}
-	call(1, false, 0)
-	call(1, true, 1)
-	call(2, false, 0)
-	if a := call(1, true, 2); !a.Fenced {
-		t.Error("a smaller token was let in")
-	}
-	if len(r.lostUpdates) != 0 {
-		t.Errorf("clashes %q", r.lostUpdates)
-	}
-	call(2, true, 5)
-	if len(r.lostUpdates) != 1 {
-		t.Error("a lost update was not noticed")
-	}
-	for _, token := range []int64{1, 3, 2} {
-		if a := r.handleRequest(registerRequest{Name: "a", Token: token}); a.Fenced != (token < 2) {
-			t.Errorf("a reader with token %d after a writer with 2: fenced %v", token, a.Fenced)
-		}
-	}
-	if a := call(2, false, 0); !a.Fenced {
-		t.Error("a writer was let in after a reader with a greater token")
-	}
-}

@@ -33,9 +33,6 @@ const (
 	Loses    Step = "loses"    // it checked the lock, and no longer holds it
 	CtxEnds  Step = "ctx ends" // it saw the end of the lock's context
 	Extends  Step = "extends"  // it extended the lock
-	Reads    Step = "reads"    // it reads the register
-	Writes   Step = "writes"   // the register accepted its write
-	Fenced   Step = "fenced"   // the register rejected it
 	Releases Step = "releases" // it begins to release
 	Released Step = "released" // the release returned
 
@@ -69,9 +66,6 @@ type Event struct {
 
 	// Limit is that of a driver.Request.
 	Limit int `json:"limit,omitempty"`
-
-	// Value is the value that was read from or written to the register.
-	Value int64 `json:"value,omitempty"`
 
 	// Waits reports whether the worker of an Asks waits for the lock.
 	Waits bool `json:"waits,omitempty"`

@@ -245,11 +245,9 @@ func (h *history) findLocalTurns() {
 // keeps only the last one.
 func (l *lease) addEvent(e Event) {
 	last := &l.events[len(l.events)-1]
-	switch {
-	case e.Step == Reads, e.Step == Writes:
-	case e.Step == Sees && last.Step == Sees:
+	if e.Step == Sees && last.Step == Sees {
 		*last = e
-	default:
+	} else {
 		l.events = append(l.events, e)
 	}
 	switch e.Step {

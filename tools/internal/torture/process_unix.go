@@ -5,6 +5,7 @@ package torture
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os/exec"
 	"sync"
@@ -24,11 +25,12 @@ type process struct {
 	blocked         int         // directions blocked to all servers
 	blockedByServer map[int]int // directions blocked to one server
 
-	mu     sync.Mutex // held by the nemesis that injects a fault in it
-	cmd    *exec.Cmd
-	input  io.WriteCloser
-	exited chan struct{}
-	err    error // of its exit
+	mu      sync.Mutex // held by the nemesis that injects a fault in it
+	cmd     *exec.Cmd
+	input   io.WriteCloser
+	started chan struct{} // closed when it has begun, or ended
+	exited  chan struct{}
+	err     error // of its exit
 }
 
 // start starts the process and sends its configuration. The process is in a process group
@@ -36,16 +38,19 @@ type process struct {
 // kernel ends even a process that is stopped.
 func (p *process) start(cmd *exec.Cmd, config workerConfig) error {
 	input, err := cmd.StdinPipe()
-	if err != nil {
+	output, outputErr := cmd.StdoutPipe()
+	if err := errors.Join(err, outputErr); err != nil {
 		return err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	exited := make(chan struct{})
-	p.cmd, p.input, p.exited = cmd, input, exited
+	started, exited := make(chan struct{}), make(chan struct{})
+	p.cmd, p.input, p.started, p.exited = cmd, input, started, exited
 	go func() {
+		_, _ = output.Read(make([]byte, 1)) // It ends at its exit, too.
+		close(started)
 		p.err = cmd.Wait()
 		close(exited)
 	}()

@@ -43,7 +43,7 @@ type Report struct {
 }
 
 // buildReport checks the logs.
-func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*Report, error) {
+func (r *tortureRun) buildReport(can driver.Guarantees) (*Report, error) {
 	paths := []string{r.filePath(coordinatorLog)}
 	for _, p := range r.processes {
 		paths = append(paths, r.filePath(workerLogName(p.number)))
@@ -70,11 +70,6 @@ func (r *tortureRun) buildReport(can driver.Guarantees, lostUpdates []string) (*
 	c.checkAll()
 	for _, text := range leaks {
 		c.addViolation(kindLeak, text)
-	}
-	for _, lostUpdate := range lostUpdates {
-		if can.Fencing {
-			c.addViolation(kindRegister, lostUpdate)
-		}
 	}
 	report := &Report{
 		Store: can.Store, Machine: machineInfo(), Seed: r.options.Seed, Elapsed: h.endedAt - h.startedAt,

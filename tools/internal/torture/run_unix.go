@@ -63,7 +63,6 @@ type Options struct {
 type tortureRun struct {
 	options   Options
 	log       *eventLog
-	register  *registerServer
 	processes []*process
 	faults    []Fault
 	serverMu  sync.Mutex
@@ -84,9 +83,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if r.log, err = openEventLog(r.filePath(coordinatorLog)); err != nil {
 		return nil, err
 	}
-	if r.register, err = serveRegisters(r.filePath(registerSocket), o.Procs); err != nil {
-		return nil, errors.Join(err, r.log.close())
-	}
 	rng := rand.New(rand.NewPCG(o.Seed, 0))
 	err = r.startWorkers(rng)
 	if err == nil {
@@ -94,17 +90,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.faults = r.possibleFaults()
 		r.runNemeses(ctx, rng)
 	}
-	lostUpdates, endErr := r.stopWorkers()
-	if err := errors.Join(err, r.err, endErr); err != nil {
+	if err := errors.Join(err, r.err, r.stopWorkers()); err != nil {
 		return nil, err
 	}
-	return r.buildReport(can, lostUpdates)
+	return r.buildReport(can)
 }
 
-const (
-	coordinatorLog = "coordinator.jsonl"
-	registerSocket = "register"
-)
+const coordinatorLog = "coordinator.jsonl"
 
 // checkStore opens the store once, to check that it works and that its locks are free. It
 // returns the guarantees of the store.
@@ -161,15 +153,14 @@ func (r *tortureRun) startWorkers(rng *rand.Rand) error {
 // machine.
 const startTimeout = time.Minute
 
-// awaitWorkers waits until all worker processes have connected to the register or exited, so that
-// the time of the run does not include their start.
+// awaitWorkers waits until all worker processes have begun or exited, so that the time of the run
+// does not include their start.
 func (r *tortureRun) awaitWorkers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for _, p := range r.processes {
 		select {
-		case <-r.register.accepted:
-		case <-p.exited:
+		case <-p.started:
 		case <-ctx.Done():
 		}
 	}
@@ -193,18 +184,17 @@ func (r *tortureRun) startWorker(p *process, seed uint64) error {
 	cmd := r.options.Worker()
 	cmd.Stderr = os.Stderr
 	return p.start(cmd, workerConfig{
-		Proc:     p.number,
-		Seed:     seed,
-		Stores:   p.stores,
-		Names:    r.options.lockNames(),
-		Workers:  r.options.Workers,
-		TTL:      r.options.TTL,
-		Long:     r.options.Long,
-		Shared:   r.options.Shared,
-		Limit:    r.options.Limit,
-		Foreign:  r.options.Foreign,
-		Journal:  r.filePath(workerLogName(p.number)),
-		Register: r.filePath(registerSocket),
+		Proc:    p.number,
+		Seed:    seed,
+		Stores:  p.stores,
+		Names:   r.options.lockNames(),
+		Workers: r.options.Workers,
+		TTL:     r.options.TTL,
+		Long:    r.options.Long,
+		Shared:  r.options.Shared,
+		Limit:   r.options.Limit,
+		Foreign: r.options.Foreign,
+		Journal: r.filePath(workerLogName(p.number)),
 	})
 }
 
@@ -234,9 +224,8 @@ func (r *tortureRun) runNemeses(ctx context.Context, rng *rand.Rand) {
 	group.Wait()
 }
 
-// stopWorkers stops the processes, the proxies and the register, and returns the lost
-// updates.
-func (r *tortureRun) stopWorkers() ([]string, error) {
+// stopWorkers stops the processes and the proxies.
+func (r *tortureRun) stopWorkers() error {
 	limit, cancel := context.WithTimeout(context.Background(), time.Minute+2*r.options.TTL)
 	defer cancel()
 	var errs []error
@@ -250,9 +239,7 @@ func (r *tortureRun) stopWorkers() ([]string, error) {
 			proxy.Close()
 		}
 	}
-	lostUpdates := r.register.closeAndWait()
-	errs = append(errs, r.log.close())
-	return lostUpdates, errors.Join(errs...)
+	return errors.Join(append(errs, r.log.close())...)
 }
 
 // logEvent logs a step of the coordinator.

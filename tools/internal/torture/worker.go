@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -24,18 +25,17 @@ type Opener func(ctx context.Context, urls []string, config *holdfast.Config) (*
 // A workerConfig is the configuration that a worker process reads from its standard input.
 // The end of the input ends its work.
 type workerConfig struct {
-	Proc     int
-	Seed     uint64
-	Stores   []string
-	Names    []string
-	Workers  int
-	TTL      time.Duration
-	Long     int
-	Shared   bool
-	Limit    int
-	Foreign  bool
-	Journal  string // path of the event log
-	Register string // path of the register's socket
+	Proc    int
+	Seed    uint64
+	Stores  []string
+	Names   []string
+	Workers int
+	TTL     time.Duration
+	Long    int
+	Shared  bool
+	Limit   int
+	Foreign bool
+	Journal string // path of the event log
 }
 
 // Work runs a worker process. It returns when in ends, with no lock held. If openForeign is nil,
@@ -74,15 +74,14 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 			return err
 		}
 	}
-	register, err := dialRegister(config.Register)
-	if err != nil {
+	l.appendEvent(Event{At: now(), Step: Begins, Proc: config.Proc})
+	if _, err := os.Stdout.WriteString("\n"); err != nil { // for process.started
 		return err
 	}
-	l.appendEvent(Event{At: now(), Step: Begins, Proc: config.Proc})
 	var group sync.WaitGroup
 	for i := range config.Workers + 1 {
 		w := &worker{
-			workerConfig: config, log: l, clients: shared, register: register,
+			workerConfig: config, log: l, clients: shared,
 			number: i + 1, rng: rand.New(rand.NewPCG(config.Seed, uint64(config.Proc)<<32|uint64(i))),
 		}
 		run := w.runAttempt
@@ -110,7 +109,7 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 		leaks, leakErr = findLeaks(shared.client.Client, config.Names, config.TTL)
 		err = errors.Join(err, leakErr)
 	}
-	err = errors.Join(err, shared.client.Close(), register.Close())
+	err = errors.Join(err, shared.client.Close())
 	if foreign != nil {
 		foreign.Close()
 	}
@@ -121,15 +120,14 @@ func (config *workerConfig) runWorkers(ctx context.Context, l *eventLog, open Op
 // A worker acquires one lock at a time.
 type worker struct {
 	*workerConfig
-	log      *eventLog
-	clients  *sharedClient
-	register *registerClient
-	number   int
-	rng      *rand.Rand
-	try      int
-	name     string
-	token    int64
-	limit    int // of this attempt, as in a driver.Request
+	log     *eventLog
+	clients *sharedClient
+	number  int
+	rng     *rand.Rand
+	try     int
+	name    string
+	token   int64
+	limit   int // of this attempt, as in a driver.Request
 
 	client *numberedClient // of this attempt
 }
@@ -240,7 +238,6 @@ func (w *worker) workUnderDo(ctx context.Context, lock *holdfast.Lock) {
 	if w.percentChance(2 * w.Long) {
 		length = w.randomUpTo(2 * w.TTL)
 	}
-	w.incrementRegister(lock)
 	for end := now() + length; ctx.Err() == nil && now() < end; {
 		at := now()
 		switch err := lock.Err(); {
@@ -303,7 +300,6 @@ func (w *worker) holdLock(ctx context.Context, lock *holdfast.Lock, stalls bool)
 		length = w.randomUpTo(3 * w.TTL) // many depend on renewal
 	}
 	end := now() + length
-	w.incrementRegister(lock)
 	for left := length; left > 0; left = end - now() {
 		if !w.checkLock(lock) {
 			return
@@ -317,7 +313,6 @@ func (w *worker) holdLock(ctx context.Context, lock *holdfast.Lock, stalls bool)
 		}
 	}
 	if w.checkLock(lock) {
-		w.incrementRegister(lock)
 	}
 }
 
@@ -339,25 +334,6 @@ func (w *worker) extendLock(ctx context.Context, lock *holdfast.Lock) bool {
 	at := now()
 	w.recordEvent(Event{At: at, Step: Extends, Until: at + time.Until(lock.Deadline())})
 	return true
-}
-
-// incrementRegister adds one to the register, by reading and writing it. A holder beside others
-// only reads it.
-func (w *worker) incrementRegister(lock *holdfast.Lock) {
-	value, err := w.register.readValue(w.name, lock.Token(), w.limit <= 1)
-	if err != nil {
-		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
-		return
-	}
-	w.recordEvent(Event{At: now(), Step: Reads, Value: value})
-	if w.limit > 1 {
-		return
-	}
-	if err := w.register.writeValue(w.name, lock.Token(), value+1); err != nil {
-		w.recordEvent(Event{At: now(), Step: Fenced, Err: err.Error()})
-		return
-	}
-	w.recordEvent(Event{At: now(), Step: Writes, Value: value + 1})
 }
 
 func (w *worker) release(lock *holdfast.Lock) {
