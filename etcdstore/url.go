@@ -3,8 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/transport"
 )
 
 func init() {
@@ -53,7 +52,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if u.Scheme == "etcds" {
 		scheme = "https://"
 		var err error
-		if config.TLS, err = readTLS(query); err != nil {
+		if config.TLS, err = transport.TLS(query); err != nil {
 			return nil, err
 		}
 	}
@@ -123,30 +122,4 @@ func explain(err error) error {
 		return fmt.Errorf("%w; perhaps it is no etcd server, a proxy whose server is down, or a server without TLS (etcd://)", err)
 	}
 	return err
-}
-
-func readTLS(query *driver.Query) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
-	cert, key := query.String("cert_file", ""), query.String("key_file", "")
-	if (cert == "") != (key == "") {
-		return nil, fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	if path := query.String("ca_file", ""); path != "" {
-		pem, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("%w: ca_file: %w", driver.ErrInvalid, err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
-		}
-	}
-	return config, nil
 }

@@ -2,18 +2,16 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/transport"
 )
 
 func init() {
@@ -96,7 +94,7 @@ func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions
 	}
 	if secure {
 		var err error
-		if o.TLSConfig, err = readTLS(query); err != nil {
+		if o.TLSConfig, err = transport.TLS(query); err != nil {
 			return nil, err
 		}
 	}
@@ -117,30 +115,4 @@ func withDefaultPort(hostPort, port string) string {
 		host = "localhost"
 	}
 	return net.JoinHostPort(host, port)
-}
-
-func readTLS(query *driver.Query) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: query.String("server_name", "")}
-	cert, key := query.String("cert_file", ""), query.String("key_file", "")
-	if (cert == "") != (key == "") {
-		return nil, fmt.Errorf("%w: cert_file and key_file belong together", driver.ErrInvalid)
-	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: cert_file and key_file: %w", driver.ErrInvalid, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	if path := query.String("ca_file", ""); path != "" {
-		pem, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("%w: ca_file: %w", driver.ErrInvalid, err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: ca_file has no certificate in PEM", driver.ErrInvalid)
-		}
-	}
-	return config, nil
 }
