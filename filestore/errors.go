@@ -36,6 +36,14 @@ func wrapErr(verb, path string, err error) error {
 	return fmt.Errorf("cannot %s %s: %w%s", verb, shownPath(path), err, advice)
 }
 
+// notApplied is wrapErr for a request on a file that has changed nothing.
+func (f *folder) notApplied(verb, file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return notApplied(verb, f.path(file), err)
+}
+
 // notApplied is wrapErr for a request that has changed nothing.
 func notApplied(verb, path string, err error) error {
 	return driver.NotApplied(wrapErr(verb, path, err))

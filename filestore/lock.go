@@ -44,7 +44,7 @@ func (l *kernelLock) lock() (err error) {
 			}
 		}
 		if err := setLock(l.file, exclusive); err != nil {
-			return notApplied("lock", l.folder.path(l.name), err)
+			return l.folder.notApplied("lock", l.name, err)
 		}
 		if info, err := l.file.Stat(); err == nil && namesOf(info) > 0 {
 			l.written = info.ModTime()
@@ -54,8 +54,6 @@ func (l *kernelLock) lock() (err error) {
 		l.file = nil
 	}
 }
-
-func (l *kernelLock) unlock() { _ = setLock(l.file, unlocked) }
 
 // open opens the file, and makes it if it is missing. It never gives other permissions to a file
 // that it finds, which may have been moved there. A file that another user has just made gets its
@@ -76,7 +74,7 @@ func (l *kernelLock) open() (*os.File, error) {
 			file, err = l.folder.create(l.name)
 		}
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
-			return file, notApplied("open", l.folder.path(l.name), err)
+			return file, l.folder.notApplied("open", l.name, err)
 		}
 		time.Sleep(step)
 	}
@@ -116,7 +114,7 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 	text := make([]byte, counterSize)
 	n, err := l.file.ReadAt(text, 0)
 	if err != nil && err != io.EOF {
-		return c, notApplied("read", l.folder.path(l.name), err)
+		return c, l.folder.notApplied("read", l.name, err)
 	}
 	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
 		err = json.Unmarshal(text, &c)
@@ -140,7 +138,7 @@ func (l *kernelLock) writeCounter(c counter) error {
 		if info, _ := l.file.Stat(); err != nil && info != nil && info.Size() < counterSize {
 			_ = l.file.Truncate(0) // A part of the first counter is none.
 		}
-		return notApplied("write", l.folder.path(l.name), err)
+		return l.folder.notApplied("write", l.name, err)
 	}
 	if c.Last > c.Flushed {
 		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
@@ -153,7 +151,7 @@ func (l *kernelLock) writeCounter(c counter) error {
 			err = syncFolder(l.folder.Root, ".", flush)
 		}
 		if err != nil {
-			return notApplied("flush", l.folder.path(l.name), err)
+			return l.folder.notApplied("flush", l.name, err)
 		}
 		c.Flushed = c.Mark
 	}

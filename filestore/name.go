@@ -2,8 +2,9 @@ package filestore
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -18,52 +19,29 @@ const (
 	readablePrefixLen = maxEscapedLen - len("~") - 2*sha256.Size
 )
 
-// fileName returns the name of the record file of a lock. Different locks have different files,
-// also on file systems that ignore case or normalize Unicode. No file is hidden, outside the
-// folder, or a device.
-func fileName(name string) string {
-	escaped := escapeName(name)
-	if len(escaped) <= maxEscapedLen {
-		return escaped + fileSuffix
-	}
-	// An escaped name has no tilde, so a long name never collides with a short one.
-	sum := sha256.Sum256([]byte(name))
-	return escaped[:readablePrefixLen] + "~" + hex.EncodeToString(sum[:]) + fileSuffix
-}
+// A device is what Windows takes a file of this name for, whatever its suffix. Names in capitals
+// are escaped in any case.
+var device = regexp.MustCompile(`^(con|nul|aux|prn|com[0-9]|lpt[0-9])(\.|$)`)
 
-// escapeName writes every byte except a-z, 0-9, dot, underscore and hyphen as %xx.
-func escapeName(name string) string {
-	const digits = "0123456789abcdef"
-	var b strings.Builder
+// fileName returns the name of the file of a lock, in which every byte except a-z, 0-9, dot,
+// underscore and hyphen is %xx. Different locks have different files, also on file systems that
+// ignore case or normalize Unicode. No file is hidden, outside the folder, or a device.
+func fileName(name string) string {
+	var escaped []byte
 	for i := range len(name) {
 		c := name[i]
 		plain := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
-		if i == 0 && (c == '.' || isDevice(name)) {
-			plain = false
+		if plain && (i > 0 || c != '.' && !device.MatchString(name)) {
+			escaped = append(escaped, c)
+		} else {
+			escaped = fmt.Appendf(escaped, "%%%02x", c)
 		}
-		if plain {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(digits[c>>4])
-		b.WriteByte(digits[c&15])
 	}
-	return b.String()
-}
-
-// isDevice reports whether Windows takes a file of this name for a device, whatever its suffix.
-// Names in capitals are escaped in any case.
-func isDevice(name string) bool {
-	base, _, _ := strings.Cut(name, ".")
-	switch base {
-	case "con", "nul", "aux", "prn":
-		return true
+	if len(escaped) > maxEscapedLen {
+		// An escaped name has no tilde, so a long name never collides with a short one.
+		escaped = fmt.Appendf(escaped[:readablePrefixLen], "~%x", sha256.Sum256([]byte(name)))
 	}
-	if len(base) != 4 || base[:3] != "com" && base[:3] != "lpt" {
-		return false
-	}
-	return base[3] >= '0' && base[3] <= '9'
+	return string(escaped) + fileSuffix
 }
 
 // mayMatchPrefix reports whether the lock of a file can have a name that begins with prefix. It is

@@ -48,7 +48,7 @@ func checkFileName(tb testing.TB, name, file string) {
 		tb.Errorf("the file %s of %q has a sign in it that not every file system takes as it is", file, name)
 	}
 	base, _, _ := strings.Cut(file, ".")
-	if isDevice(base) {
+	if device.MatchString(base) {
 		tb.Errorf("the file %s of %q is a device on Windows", file, name)
 	}
 }

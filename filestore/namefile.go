@@ -194,12 +194,6 @@ func decodeEntry(line string) (e entry, ok bool) {
 	return e, ok
 }
 
-// newEntryData returns what is kept with the entry of a request.
-func newEntryData(req *driver.Request, session string, since time.Time) entryData {
-	public := encodeJSON(publicData{Since: since.UTC(), Holder: req.Holder, Metadata: req.Metadata})
-	return entryData{session: session, detached: req.Detached, public: string(public[1:])}
-}
-
 // decodePublic returns what people see of an entry, as far as it can be read: it is for display
 // only.
 func (d *entryData) decodePublic() (public publicData) {

@@ -99,10 +99,18 @@ func TestManyEntries(t *testing.T) {
 		req.Limit = driver.Shared
 		return req
 	}
-	held, token := grantedTo(t, s, shared())
+	held, _ := grantedTo(t, s, shared())
 	full := queue{}
-	data := newEntryData(&held, s.folder.session.Load().id, time.Now())
-	entries := []entry{{Owner: newActor("name", held.Owner).hash, Token: token, Tokens: 1, Limit: driver.Shared, Until: s.host.uptime() + time.Hour, Data: data}}
+	file, err := os.Open(s.pathOf("name"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	_, _, entries, err := readFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries[0].Data.line = ""
 	full.Restore(entries)
 	line := len(encodeEntries(&full, "")) - len(entriesBegin+entriesEnd)
 	for size := 0; size < mostRead/2-64<<10; size += line {

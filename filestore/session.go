@@ -43,7 +43,6 @@ type session struct {
 
 	mu      sync.Mutex
 	entries map[string]ownEntry // by the hash of the owner
-	busy    time.Time           // when run saw an entry for the last time
 	rests   bool                // the next look of run is too late for a new hold
 }
 
@@ -126,7 +125,7 @@ func (f *folder) makeSession() (*session, error) {
 		id := hex.EncodeToString(random)
 		file, err := f.create(sessionFile(id))
 		if err != nil {
-			return nil, notApplied("create", f.path(sessionFile(id)), err)
+			return nil, f.notApplied("create", sessionFile(id), err)
 		}
 		begins := 0
 		if err = setLock(file, exclusive); err == nil { // Others may look at it, for a moment.
@@ -136,7 +135,7 @@ func (f *folder) makeSession() (*session, error) {
 		if err != nil {
 			file.Close()
 			_ = f.Remove(sessionFile(id))
-			return nil, notApplied("write", f.path(sessionFile(id)), err)
+			return nil, f.notApplied("write", sessionFile(id), err)
 		}
 		if _, err := f.Lstat(sessionFile(id)); err == nil {
 			return &session{
@@ -170,7 +169,7 @@ func (f *folder) isAlive(id string) (bool, error) {
 	case errors.Is(err, errLocked):
 		return true, nil
 	}
-	return true, notApplied("examine", f.path(sessionFile(id)), err)
+	return true, f.notApplied("examine", sessionFile(id), err)
 }
 
 // An examiner looks at each session once.
@@ -257,7 +256,7 @@ func (s *session) wakeLocked(e ownEntry) {
 func (s *session) run() {
 	defer close(s.ended)
 	store, read := s.folder.store, s.begins
-	var looked time.Time // for the death of others
+	var looked, busy time.Time // for the death of others, and when there was an entry
 	for {
 		read = s.receive(read)
 
@@ -284,9 +283,9 @@ func (s *session) run() {
 			}
 		}
 		if len(s.entries) > 0 {
-			s.busy = time.Now()
+			busy = time.Now()
 		}
-		sleeps := time.Since(s.busy) > idleTime
+		sleeps := time.Since(busy) > idleTime
 		if len(s.entries) == 0 && !sleeps {
 			interval = holdLook
 		}

@@ -30,9 +30,8 @@ type state struct {
 	queue  queue
 	now    time.Duration // of the boot clock, since the name was locked
 
-	lastHold, firstPlace int64 // their tokens in the file as it was read; 0 if there is none
-
-	broken []entry
+	firstPlace int64 // its token in the file as it was read; 0 if there is none
+	broken     []entry
 }
 
 // An actor is the owner whose request is made. One without an owner is nobody, and looks at the
@@ -60,7 +59,7 @@ func (f *folder) update(
 		return err
 	}
 	if !begin() {
-		lock.unlock()
+		_ = setLock(lock.file, unlocked)
 		return nil
 	}
 	st := &state{
@@ -78,7 +77,7 @@ func (f *folder) update(
 		own.note(st) // before others can read the entry, and send a notice
 	}
 	st.opened.Close() // or nothing, if it is nil
-	lock.unlock()
+	_ = setLock(lock.file, unlocked)
 	if err == nil {
 		st.tell()
 	}
@@ -114,12 +113,12 @@ func (st *state) read() error {
 		opened.Close()
 		switch isOurs := !errors.Is(err, errNotOurs); {
 		case isOurs:
-			return notApplied("read", st.path(), err)
+			return st.folder.notApplied("read", st.file, err)
 		case host.isOtherBoot(info.ModTime()):
 			st.former = "" // What was not flushed before a power loss may be cut, old, or another file's.
 			return nil
 		}
-		return corruptErr(st.path(), err.Error(), "look at it, and delete it when nobody holds that lock")
+		return corruptErr(st.folder.path(st.file), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
 	if !host.isThisBoot(h.bootMark, info.ModTime()) {
 		h.bootMark = st.header.bootMark
@@ -127,18 +126,11 @@ func (st *state) read() error {
 	}
 	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
-	holds := len(st.queue.Holds())
-	if holds > 0 {
-		st.lastHold = entries[holds-1].Token
-	}
-	if holds < len(entries) {
-		st.firstPlace = entries[holds].Token
+	if st.queue.Waiting() > 0 {
+		st.firstPlace = entries[len(st.queue.Holds())].Token
 	}
 	return nil
 }
-
-// path is for messages.
-func (st *state) path() string { return st.folder.path(st.file) }
 
 // bury drops what has ended, and ends the entries of dead processes that are in the way of others:
 // those among the holds, and the first place. It reports whether there were any. The dead farther
@@ -165,7 +157,10 @@ func (st *state) bury() (found bool) {
 
 // acquire makes the entry of a request, whose Owner is the hash of the actor.
 func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
-	data := newEntryData(req, st.own.id, st.folder.store.host.wall())
+	public := encodeJSON(publicData{
+		Since: st.folder.store.host.wall().UTC(), Holder: req.Holder, Metadata: req.Metadata,
+	})
+	data := entryData{session: st.own.id, detached: req.Detached, public: string(public[1:])}
 	c, err := st.lock.readCounter()
 	if err != nil {
 		return res, err
@@ -195,7 +190,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	// Half of the room is left to the other verbs, which change the length of a line by little.
 	if len(st.former) > mostRead/4 && len(encodeEntries(&st.queue, req.Owner)) > mostRead/2 {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
-			req.Name, st.queue.Len()-1, shownPath(st.path())))
+			req.Name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
 	}
 	c.Last = tokens.Last
 	return res, st.lock.writeCounter(c)
@@ -256,7 +251,7 @@ func (st *state) write() (err error) {
 			return nil
 		}
 		st.opened.Close() // Windows does not delete it before.
-		return notApplied("delete", st.path(), st.folder.Remove(st.file))
+		return st.folder.notApplied("delete", st.file, st.folder.Remove(st.file))
 	}
 	entries := encodeEntries(&st.queue, st.who.hash)
 	if string(entries) == st.former {
@@ -281,10 +276,10 @@ func (st *state) write() (err error) {
 		if st.former == "" {
 			_ = st.folder.Remove(st.file)
 		}
-		return notApplied("write", st.path(), err)
+		return st.folder.notApplied("write", st.file, err)
 	}
 	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
-		return wrapErr("write", st.path(), err)
+		return wrapErr("write", st.folder.path(st.file), err)
 	}
 	_, _ = st.opened.WriteAt(bytes.Repeat([]byte(" "), int(former.Size)), former.At) // for people
 	return nil
@@ -305,7 +300,7 @@ func (st *state) tell() {
 		}
 	}
 	for _, e := range st.queue.Holds() {
-		if e.Token > st.lastHold {
+		if st.firstPlace > 0 && e.Token >= st.firstPlace {
 			send(e, e.Token)
 		}
 	}
