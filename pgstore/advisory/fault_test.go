@@ -247,11 +247,16 @@ func TestLateGrant(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
 	proxy := faultproxy.Start(t, server.Addr)
-	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_late"
+	s, other := open(t, proxy.Addr(), opts), open(t, server.Addr, opts)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	holder := grant(t, other, "name", time.Minute)
 	waiter := pgtest.Request("name", 100*time.Millisecond)
 	waiter.Place = time.Hour
-	told := noticesOf(t, s, waiter.Owner)
+	told, token := tokensOf(t, s, waiter.Owner)
 	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
 		t.Fatalf("Acquire by a waiter: %+v, %v", res, err)
 	}
@@ -262,8 +267,8 @@ func TestLateGrant(t *testing.T) {
 	takes(t, other, "name")
 	proxy.Pass(faultproxy.Down)
 	pgtest.Signaled(t, told)
-	if got := stateOf(t, s, waiter); got != driver.Lost {
-		t.Errorf("the waiter that was granted the key too late is %v, want lost", got)
+	if got := stateOf(t, s, waiter); got != driver.Lost || token.Load() != 0 {
+		t.Errorf("the waiter that was granted the key too late is %v and was told the token %d, want lost and none", got, token.Load())
 	}
 }
 

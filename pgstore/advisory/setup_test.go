@@ -4,6 +4,7 @@ package advisory
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,16 +65,23 @@ func takes(t *testing.T, s *Store, name string) (req driver.Request) {
 
 // noticesOf returns a channel that is signaled by the notices of an owner.
 func noticesOf(t *testing.T, s *Store, owner string) <-chan struct{} {
-	told := make(chan struct{}, 1)
-	t.Cleanup(s.Notify(func(_, to string, _ int64) {
+	told, _ := tokensOf(t, s, owner)
+	return told
+}
+
+// tokensOf is noticesOf, with the token of the last notice.
+func tokensOf(t *testing.T, s *Store, owner string) (<-chan struct{}, *atomic.Int64) {
+	told, last := make(chan struct{}, 1), new(atomic.Int64)
+	t.Cleanup(s.Notify(func(_, to string, token int64) {
 		if to == owner {
+			last.Store(token)
 			select {
 			case told <- struct{}{}:
 			default:
 			}
 		}
 	}))
-	return told
+	return told, last
 }
 
 // locksOn returns the locks of all programs on the key of a name.

@@ -86,6 +86,26 @@ func TestSequenceLost(t *testing.T) {
 	}
 }
 
+// The notice of a grant has the token, so that the waiter need not ask.
+func TestNoticeHasTheToken(t *testing.T) {
+	t.Parallel()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_noticed"
+	s := open(t, pgtest.Postgres().Addr, opts)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holder := grant(t, s, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	told, token := tokensOf(t, s, waiter.Owner)
+	release(t, s, holder)
+	pgtest.Signaled(t, told)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: waiter.Name, Owner: waiter.Owner, TTL: time.Minute}})
+	if err != nil || entries[0].State != driver.Held || entries[0].Token == 0 || entries[0].Token != token.Load() {
+		t.Errorf("Renew gives %+v, %v, and the notice had the token %d", entries, err, token.Load())
+	}
+}
+
 // An attempt that took the key and then failed has given it back.
 func TestFailedAfterLock(t *testing.T) {
 	t.Parallel()
@@ -99,15 +119,40 @@ func TestFailedAfterLock(t *testing.T) {
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 1)") // It may have failed before.
 	kept := grant(t, s, "kept", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
-	for range 2 {
-		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !driver.IsNotApplied(err) {
-			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", res, err)
+	first, second := attempt(t, s, "name"), attempt(t, s, "name")
+	s.main.send(t.Context(), []*call{first, second})
+	for _, c := range []*call{first, second} {
+		if c.res.Granted || !driver.IsNotApplied(c.err) {
+			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", c.res, c.err)
 		}
 	}
 	grant(t, other, "name", time.Minute)
 	if got := stateOf(t, s, kept); got != driver.Held {
 		t.Errorf("Renew of another lock: %v, want held", got)
 	}
+}
+
+// Calls of one batch for a name are carried out in their order.
+func TestOneBatch(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	unlock, first, second := &call{entry: s.owners[owned{req.Name, req.Owner}]}, attempt(t, s, "name"), attempt(t, s, "name")
+	s.main.send(t.Context(), []*call{unlock, first, second})
+	if unlock.value == nil || !first.res.Granted || second.res.Granted || second.err != nil || second.res.Held.Holder != req.Holder {
+		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", unlock.value, first.res, second.res, second.err)
+	}
+	refused(t, other, "name")
+}
+
+// attempt returns the call of an Acquire.
+func attempt(t *testing.T, s *Store, name string) *call {
+	req := pgtest.Request(name, time.Minute)
+	e, err := s.enter(t.Context(), &req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &call{entry: e, req: &req, ttl: req.TTL}
 }
 
 func TestRefusals(t *testing.T) {
