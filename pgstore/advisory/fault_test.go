@@ -272,6 +272,36 @@ func TestLateGrant(t *testing.T) {
 	}
 }
 
+// A wait that is given up while its grant is on the way leaves no lock.
+func TestGivenUpAsGranted(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
+	holder := grant(t, other, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
+	proxy.Hold(faultproxy.Down)
+	release(t, other, holder)
+	pgtest.Eventually(t, "grant", func() bool { return waiterOf(t, other) == 0 })
+	s.mu.Lock()
+	e := s.owners[owned{waiter.Name, waiter.Owner}]
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		release(t, s, waiter)
+	}()
+	pgtest.Eventually(t, "end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return e.state == givenUp
+	})
+	proxy.Pass(faultproxy.Down)
+	<-ended
+	grant(t, other, "name", time.Minute)
+}
+
 // Attempts that are given up at any moment leave no lock, once they are
 // released, and no damage to the pool.
 func TestGivenUp(t *testing.T) {
