@@ -201,6 +201,19 @@ func TestRenewalAsksTheServer(t *testing.T) {
 	}
 }
 
+// A hold whose time is over is not renewed, also before its process has ended it.
+func TestRenewAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	s.mu.Lock()
+	s.owners[owned{req.Name, req.Owner}].until = time.Now()
+	s.mu.Unlock()
+	if got := stateOf(t, s, req); got != driver.Lost {
+		t.Errorf("Renew after the end: %v, want lost", got)
+	}
+}
+
 // A hold whose Release has no answer is not renewed any more.
 func TestUnansweredRelease(t *testing.T) {
 	t.Parallel()

@@ -357,14 +357,20 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent, longest, own, checks := time.Now(), time.Duration(0), make([]*entry, len(reqs)), map[*session]*error{}
+	sent, longest, entries := time.Now(), time.Duration(0), make([]driver.Entry, len(reqs))
+	checks, errs := map[*session]*error{}, make([]*error, len(reqs))
 	s.mu.Lock()
 	for i, req := range reqs {
 		longest = max(longest, req.TTL)
 		e := s.owners[owned{req.Name, req.Owner}]
-		if own[i] = e; e != nil && (e.state == trying || e.state == held && e.fresh.Before(sent.Add(req.TTL))) {
+		if e == nil || e.state != trying && (e.state != held || !e.fresh.Before(sent.Add(req.TTL))) {
+			entries[i] = e.renew(req)
+			continue
+		}
+		if checks[e.session] == nil {
 			checks[e.session] = new(error)
 		}
+		errs[i] = checks[e.session]
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
@@ -374,32 +380,34 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	group.Wait()
 
 	var failed error
-	entries := make([]driver.Entry, len(reqs))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
-		e := own[i]
-		var check *error
-		if e != nil {
-			check = checks[e.session]
-		}
+		e := s.owners[owned{req.Name, req.Owner}]
 		switch {
-		case e == nil || e.state >= unlocking || e.state != trying && (!time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token):
-			entries[i].State = driver.Lost
-		case e.state == waiting:
-			e.prolong(req.TTL)
-			entries[i].State = driver.Waiting
-		case check != nil && *check != nil:
-			failed = *check
-		case e.state == trying, check == nil && e.since.After(sent): // It was granted meanwhile.
+		case errs[i] == nil: // It has its answer.
+		case e != nil && e.state < unlocking && *errs[i] != nil:
+			failed = *errs[i]
+		case e != nil && e.state == trying:
 			failed = errors.New("the acquisition is under way")
 		default:
-			e.prolong(req.TTL)
-			e.fresh = time.Time{}
-			entries[i] = driver.Entry{State: driver.Held, Token: e.token}
+			entries[i] = e.renew(req)
 		}
 	}
 	return entries, failed
+}
+
+// renew prolongs an entry, if it is not nil, and answers for it. The caller holds Store.mu.
+func (e *entry) renew(req driver.RenewRequest) driver.Entry {
+	if e == nil || e.state >= unlocking || !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token {
+		return driver.Entry{State: driver.Lost}
+	}
+	e.prolong(req.TTL)
+	if e.state == waiting {
+		return driver.Entry{State: driver.Waiting}
+	}
+	e.fresh = time.Time{}
+	return driver.Entry{State: driver.Held, Token: e.token}
 }
 
 // List implements [driver.Store].
