@@ -50,8 +50,12 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	for what, s := range stores {
 		t.Cleanup(func() { _ = s.Close() })
 		s.listener.start.Do(func() {}) // Nothing listens, and so nothing else commits.
-		req, place := request("name", time.Hour), request("name", time.Hour)
-		place.Place = time.Hour
+		req := request("name", time.Hour)
+		var places [3]driver.Request
+		for i := range places {
+			places[i] = request("name", time.Hour)
+			places[i].Place = time.Hour
+		}
 		acquire := func(req driver.Request) func() {
 			return func() {
 				if _, err := s.Acquire(t.Context(), req); err != nil {
@@ -66,6 +70,9 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 				}
 			}
 		}
+		expires := func() {
+			value[bool](t, s, "UPDATE @.locks SET expires = clock_timestamp() WHERE name = 'name' RETURNING true")
+		}
 		breaks := func() {
 			if ended, err := s.Break(t.Context(), "name", 0); err != nil || len(ended) != 1 {
 				t.Fatalf("Break: %v, %v", ended, err)
@@ -78,10 +85,15 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		}{
 			{"Acquire", false, acquire(req)},
 			{"Renew", false, func() { state(t, s, req) }},
-			{"Acquire of a place", true, acquire(place)},
-			{"Renew of a place", true, func() { state(t, s, place) }},
-			{"Release that admits", false, end(req, 0)},
-			{"Release", true, end(place, 0)},
+			{"Acquire of a place", true, acquire(places[0])},
+			{"Acquire of another", true, acquire(places[1])},
+			{"Renew of a place", true, func() { state(t, s, places[1]) }},
+			{"UPDATE", false, expires},
+			{"Renew that admits the other", false, func() { state(t, s, places[1]) }},
+			{"UPDATE again", false, expires},
+			{"Acquire of a place that admits", false, acquire(places[2])},
+			{"Release that admits", false, end(places[1], 0)},
+			{"Release", true, end(places[2], 0)},
 			{"Acquire again", false, acquire(req)},
 			{"Release with Keep", false, end(req, time.Hour)},
 			{"Break of a keep", false, breaks},
