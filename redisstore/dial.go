@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,18 +14,11 @@ import (
 // reported as such.
 const handshakeTimeout = 2 * time.Second
 
-// newDialer returns a dialer with errors that show what TLS has failed at, and that the server has
-// too many clients.
+// newDialer returns a dialer with errors that show what TLS has failed at.
 func newDialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := net.Dialer{Timeout: dialTimeout}
 	if config == nil {
-		return func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := plain.DialContext(ctx, network, addr)
-			if tcp, ok := conn.(*net.TCPConn); ok {
-				return &limitCheckedConn{TCPConn: tcp}, nil
-			}
-			return conn, err
-		}
+		return plain.DialContext
 	}
 	dialer := tls.Dialer{NetDialer: &plain, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -45,32 +37,3 @@ func newDialer(config *tls.Config) func(ctx context.Context, network, addr strin
 
 // dialTimeout bounds the time to get a connection.
 const dialTimeout = 5 * time.Second
-
-// errTooManyClients is the error of a connection that a server with too many clients has refused.
-var errTooManyClients = errors.New("the server has reached its max number of clients")
-
-// A limitCheckedConn fails if a server with too many clients refuses it, which the server does as
-// soon as there is the connection. The client library takes the refusal for a reply to its own
-// first command, and reports a reset connection later on. Only that command has been sent when the
-// first reply is read.
-type limitCheckedConn struct {
-	*net.TCPConn
-	firstRead bool
-	refusal   error // of every read, once the server has refused the connection
-}
-
-func (c *limitCheckedConn) Read(b []byte) (int, error) {
-	if c.refusal != nil {
-		return 0, c.refusal
-	}
-	n, err := c.TCPConn.Read(b)
-	if c.firstRead {
-		return n, err
-	}
-	c.firstRead = true
-	if bytes.HasPrefix(b[:n], []byte("-ERR max number of clients")) {
-		c.refusal = errTooManyClients
-		return 0, c.refusal
-	}
-	return n, err
-}

@@ -43,9 +43,9 @@
 // hold up the server for tens of milliseconds.
 //
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
-// data, has lost its master or its replicas, is at its maximum of clients (this is only seen by
-// stores that are opened by a URL), is moving a hash slot, or abstains because of RestartGuard.
-// Waiters for a lock go on waiting.
+// data, has lost its master or its replicas, is moving a hash slot, or abstains because of
+// RestartGuard. Waiters for a lock go on waiting. One that is at its maximum of clients closes the
+// connection: that is not told from one that is lost.
 //
 // # What can go wrong
 //

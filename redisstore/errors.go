@@ -30,14 +30,12 @@ func (s *Store) wrapErr(err error) error {
 		return driver.NotApplied(err)
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client has been closed", driver.ErrNotApplied)
-	case errors.Is(err, errTooManyClients):
-		return &driver.RetryError{Err: err}
 	case isUnsent(err):
 		return driver.NotApplied(err)
 	case errors.As(err, &reply):
 		return s.explainReply(reply)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it: %w", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it, or that has its max number of clients: %w", err)
 	}
 	return err
 }

@@ -48,8 +48,7 @@ type listener struct {
 	mu      sync.Mutex
 	started bool
 	delayed bool                     // it starts listenDelay after the first entry
-	entries map[string]expectedEntry // by owner, until there is a message
-	hashed  map[string]expectedEntry // by the hash of the owner
+	entries map[string]expectedEntry // by the hash of the owner
 	purgeAt int                      // the number of entries at which those that are over are deleted
 }
 
@@ -61,7 +60,7 @@ type expectedEntry struct {
 
 func (l *listener) init(prefix string) {
 	l.channel = prefix + noticesSuffix + rand.Text()
-	l.entries, l.hashed = map[string]expectedEntry{}, map[string]expectedEntry{}
+	l.entries = map[string]expectedEntry{}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
@@ -79,25 +78,22 @@ func hashOf(owner string) string {
 
 // expect has the notices of an entry passed on for d and a minute.
 func (l *listener) expect(name, owner string, d time.Duration) {
-	now := time.Now()
+	now, hash := time.Now(), hashOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries[owner] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(l.entries)+len(l.hashed) > l.purgeAt {
-		for _, entries := range []map[string]expectedEntry{l.entries, l.hashed} {
-			maps.DeleteFunc(entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
-		}
-		l.purgeAt = max(1000, 2*(len(l.entries)+len(l.hashed)))
+	l.entries[hash] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	if len(l.entries) > l.purgeAt {
+		maps.DeleteFunc(l.entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
+		l.purgeAt = max(1000, 2*len(l.entries))
 	}
 }
 
 // forget ends what expect began.
 func (l *listener) forget(owner string) {
+	hash := hashOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if delete(l.entries, owner); len(l.hashed) > 0 {
-		delete(l.hashed, hashOf(owner))
-	}
+	delete(l.entries, hash)
 }
 
 // startListening listens until the store is closed: from now on if an entry waits, else from
@@ -170,11 +166,7 @@ func (l *listener) receive(payload string) {
 	hash, number, _ := strings.Cut(payload, " ")
 	token, err := strconv.ParseInt(number, 10, 64)
 	l.mu.Lock()
-	for owner, e := range l.entries {
-		l.hashed[hashOf(owner)] = e
-	}
-	clear(l.entries)
-	e, expected := l.hashed[hash]
+	e, expected := l.entries[hash]
 	l.mu.Unlock()
 	if expected && err == nil && token >= 0 {
 		l.notices.Send(e.name, e.owner, token)

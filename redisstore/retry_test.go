@@ -4,7 +4,6 @@ package redisstore
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -104,22 +103,6 @@ func TestServersThatServeLater(t *testing.T) {
 		isLater(t, s, "BUSY", scriptVerbs...)
 		server.Do("SCRIPT", "KILL")
 		<-ended
-	})
-	t.Run("it has no connection to spare", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t, "--maxclients", "1")
-		eventually(t, "the only connection", func() bool { // The server may not have noticed yet that another was closed.
-			taken, err := net.Dial("tcp", server.Addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { taken.Close() })
-			answer := make([]byte, 10)
-			_, _ = taken.Write([]byte("PING\r\n")) // The answer shows whether it was.
-			n, _ := taken.Read(answer)
-			return string(answer[:n]) == "+PONG\r\n"
-		})
-		isLater(t, openFromURL(t, "redis://"+server.Addr), "max number of clients", scriptVerbs...)
 	})
 	t.Run("its cluster is not whole", func(t *testing.T) {
 		t.Parallel()
