@@ -323,12 +323,9 @@ func (a *acquireOp) noteAnswered(now time.Duration) {
 
 // noteHolder records the hold in the way. The caller holds c.mu.
 func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
-	limit := a.options.limit()
-	// Shared holds tolerate each other, and limited ones tolerate them: a waiter is in front then.
-	tolerated := rec.Limit == driver.Shared && limit != 0 || limit == driver.Shared && rec.Limit > 1
 	self := false
 	for l := range a.queue.leases {
-		self = self || !tolerated && l.state == held && l.tokens.has(rec.Token)
+		self = self || l.state == held && l.tokens.has(rec.Token)
 	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
@@ -481,18 +478,6 @@ type Backoff struct {
 
 	// Max is the greatest pause, at least Min; 0 means 250 ms, or Min if that is more.
 	Max time.Duration
-}
-
-// withDefaults returns b with its zero fields set to the defaults.
-func (b Backoff) withDefaults() Backoff {
-	if b.Min <= 0 {
-		b.Min = 2 * time.Millisecond
-	}
-	if b.Max <= 0 {
-		b.Max = 250 * time.Millisecond
-	}
-	b.Max = max(b.Max, b.Min)
-	return b
 }
 
 // nthDelay returns the n-th pause, counting from 0.

@@ -76,17 +76,16 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 				locks = append(locks, lock)
 			}
 		}
-		for i := 0; i < len(locks) && err == nil; i++ { // It may have been lost meanwhile.
-			if err = locks[i].Err(); err != nil {
-				err = opError("acquire", names[i], err)
-			}
-		}
 		if err == nil {
-			return newLockSet(ctx, c, locks), nil
+			set := newLockSet(ctx, c, locks)
+			if err = set.Err(); err == nil { // None was lost meanwhile.
+				return set, nil
+			}
+			err = opErrorAll("acquire", names, err)
 		}
 		released := make(chan struct{})
 		c.activeCalls.Go(func() {
-			c.forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
+			forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
 			close(released)
 		})
 		select {
@@ -105,15 +104,11 @@ const maxParallel = 64
 
 // forEachLock calls f for 0 to n-1, which each make a request for another lock, and returns when
 // all calls have returned. The calls are concurrent, so that a store can serve them in one round
-// trip, unless there is none.
-func (c *Client) forEachLock(n int, f func(i int)) {
+// trip.
+func forEachLock(n int, f func(i int)) {
 	var group sync.WaitGroup
 	sem := make(chan struct{}, maxParallel)
 	for i := range n {
-		if c.guarantees.InProcess || n == 1 {
-			f(i)
-			continue
-		}
 		sem <- struct{}{}
 		group.Go(func() {
 			f(i)
@@ -128,15 +123,21 @@ func (c *Client) forEachLock(n int, f func(i int)) {
 // after Release. It must not be copied.
 type LockSet struct {
 	lockContext
-	locks []*Lock // sorted by name
-
-	releaseOnce sync.Once
-	releaseErr  error // result of Release
+	locks   []*Lock // sorted by name
+	release func() error
 }
 
 // newLockSet returns a LockSet of locks. Its context has the values of ctx.
 func newLockSet(ctx context.Context, c *Client, locks []*Lock) *LockSet {
 	s := &LockSet{locks: locks, lockContext: lockContext{c: c, valuesCtx: ctx}}
+	s.release = sync.OnceValue(func() error {
+		c.mu.Lock()
+		s.endContext(&ErrReleased)
+		c.mu.Unlock()
+		errs := make([]error, len(locks))
+		forEachLock(len(locks), func(i int) { errs[i] = locks[i].Release() })
+		return errors.Join(errs...)
+	})
 	for _, l := range locks {
 		l.cancelWith(func(reason error) { s.endContext(&reason) })
 	}
@@ -219,14 +220,4 @@ func (s *LockSet) Context() context.Context {
 // free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
 // unconfirmed release; the others are released in any case. Further calls do nothing and return the
 // same.
-func (s *LockSet) Release() error {
-	s.releaseOnce.Do(func() {
-		s.c.mu.Lock()
-		s.endContext(&ErrReleased)
-		s.c.mu.Unlock()
-		errs := make([]error, len(s.locks))
-		s.c.forEachLock(len(errs), func(i int) { errs[i] = s.locks[i].Release() })
-		s.releaseErr = errors.Join(errs...)
-	})
-	return s.releaseErr
-}
+func (s *LockSet) Release() error { return s.release() }

@@ -77,7 +77,7 @@ func New(store driver.Store, config *Config) *Client {
 		prefix:         config.Prefix,
 		ttl:            cmp.Or(config.TTL, DefaultTTL),
 		metadata:       maps.Clone(config.Metadata), // the caller may change the original
-		backoff:        config.Backoff.withDefaults(),
+		backoff:        config.Backoff,
 		requestTimeout: min(cmp.Or(config.RequestTimeout, 3*time.Second), driver.MaxTTL),
 		outage:         min(cmp.Or(config.MaxOutage, 10*time.Second), driver.MaxTTL),
 		localTurn:      min(cmp.Or(config.LocalTurn, defaultLocalTurn), driver.MaxTTL),
@@ -87,6 +87,8 @@ func New(store driver.Store, config *Config) *Client {
 		stopNotices:    func() {},
 		queues:         map[string]*nameQueue{},
 	}
+	c.backoff.Min = cmp.Or(c.backoff.Min, 2*time.Millisecond)
+	c.backoff.Max = cmp.Or(c.backoff.Max, max(c.backoff.Min, 250*time.Millisecond))
 	c.changed.L = &c.mu
 	c.schedule.wake = make(chan struct{}, 1)
 	c.clock.setBase(!guarantees.InProcess)
@@ -154,7 +156,7 @@ func (c *Client) releaseLeases(end *error) error {
 			group.Go(func() { errs[i] = l.awaitRelease() })
 		}
 	}
-	c.forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release(0, false) })
+	forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release(0, false) })
 	group.Wait()
 	return errors.Join(errs...)
 }

@@ -131,20 +131,18 @@ func (c *Client) ping(ctx context.Context) error {
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
-	switch cut := ctx.Err(); {
+	cut := ctx.Err()
+	l.storeEnd = c.clock.now() + pingTTL
+	if err != nil && !driver.IsNotApplied(err) {
+		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, true) })
+	}
+	switch {
 	case err == nil && !res.Granted:
 		return fmt.Errorf("%w: a name that is new is held", ErrUnavailable)
 	case err == nil:
-		l.storeEnd = c.clock.now() + pingTTL
 		return l.sendReleases(0, 0, false)
-	case !driver.IsNotApplied(err):
-		l.storeEnd = c.clock.now() + pingTTL
-		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, true) })
-		fallthrough
-	default:
-		if cut != nil {
-			return fmt.Errorf("%w: %w", errNotAnswered, cut)
-		}
-		return storeError(ctx, err)
+	case cut != nil:
+		return fmt.Errorf("%w: %w", errNotAnswered, cut)
 	}
+	return storeError(ctx, err)
 }

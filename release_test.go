@@ -253,31 +253,31 @@ func TestReleaseKeepOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// ReleaseAll ends a hold that a notice has told before the answer to its Acquire. That answer
-// changes nothing, and the caller gets another hold.
-func TestReleaseAllBeforeTheAnswer(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		net := faultstore.Wrap(mem)
-		a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
-		first := acquire(t, a, "n", nil)
-		net.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
+// A hold that a notice has told before the answer to its Acquire is not one of the caller yet:
+// ReleaseAll leaves it alone, and if it ends meanwhile the caller gets another one.
+func TestHoldBeforeTheAnswer(t *testing.T) {
+	for name, answer := range map[string]faultstore.Fault{"late": far(1800 * ms), "too late": applyAndHang} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			net := faultstore.Wrap(memstore.New())
+			a, b := open(t, net.Store, nil), closedAtLast(t, net, holdfast.New(net, nil))
+			first := acquire(t, a, "n", nil)
+			net.Once(faultstore.Acquire, answer)
+			got := make(chan *holdfast.Lock, 1)
+			go func() { got <- acquire(t, b, "n", &holdfast.Options{TTL: 2 * time.Second}) }()
 			time.Sleep(time.Second)
-			return nil
+			release(t, first)
+			told := lookup(t, a, "n").Token
+			noErr(t, b.ReleaseAll())
+			lock := <-got
+			if same := lock.Token() == told; same != (name == "late") {
+				t.Errorf("token %d, and that of the notice is %d", lock.Token(), told)
+			}
+			time.Sleep(time.Minute)
+			noErr(t, lock.Err())
+			release(t, lock)
+			free(t, a, "n")
 		})
-		got := make(chan *holdfast.Lock, 1)
-		go func() { got <- acquire(t, b, "n", nil) }()
-		time.Sleep(100 * ms)
-		release(t, first)
-		time.Sleep(100 * ms)
-		noErr(t, b.ReleaseAll())
-		lock := <-got
-		time.Sleep(time.Minute)
-		noErr(t, lock.Err())
-		release(t, lock)
-		free(t, a, "n")
-	})
+	}
 }
 
 // The hold ends before the keep is applied, and another client takes the name.

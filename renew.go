@@ -32,7 +32,7 @@ func (c *Client) runScheduler() {
 	for {
 		c.mu.Lock()
 		now := c.clock.now()
-		expired, renewals := c.schedule.takeDue(now)
+		renewals := c.takeDue(now)
 		sleep := c.schedule.nextCheck - now
 		if c.schedule.nextCheck == 0 {
 			sleep = time.Hour
@@ -41,9 +41,6 @@ func (c *Client) runScheduler() {
 		}
 		groups := byTimeout(renewals, now)
 		c.mu.Unlock()
-		for _, l := range expired {
-			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
-		}
 		for _, group := range groups {
 			for batch := range slices.Chunk(group, batchSize) {
 				c.activeCalls.Go(func() {
@@ -61,10 +58,11 @@ func (c *Client) runScheduler() {
 	}
 }
 
-// takeDue returns the holds past their deadline, and the leases that must be renewed now, and sets
+// takeDue returns the leases that must be renewed now, ends the holds past their deadline, and sets
 // when the next ones are due. A lease that is renewed leaves the schedule until the answer puts it
-// there again. A hold stays, for its deadline.
-func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
+// there again. A hold stays, for its deadline. The caller holds c.mu.
+func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
+	s := &c.schedule
 	for len(s.leases) > 0 {
 		l, window := s.leases[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
@@ -74,12 +72,12 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 		}
 		if isHeld && now >= deadline {
 			s.remove(l)
-			expired = append(expired, l)
+			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
 			continue
 		}
 		if l.due > now+window || isHeld && l.due == deadline {
 			s.nextCheck = l.due
-			return expired, renewals
+			return renewals
 		}
 		if s.remove(l); isHeld {
 			l.due = deadline
@@ -93,7 +91,7 @@ func (s *schedule) takeDue(now time.Duration) (expired, renewals []*lease) {
 	if s.nextCheck <= now {
 		s.nextCheck = 0
 	}
-	return expired, renewals
+	return renewals
 }
 
 // renewTimeout returns how long a renewal may take. A hold must have time left for other attempts

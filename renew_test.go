@@ -180,6 +180,11 @@ func TestExtend(t *testing.T) {
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrExpired)
 		time.Sleep(time.Second)
 		free(t, c, "a")
+		lock = acquire(t, c, "a", &holdfast.Options{NoRenew: true, TTL: 4 * time.Second})
+		time.Sleep(time.Until(lock.Deadline()) - 400*ms)
+		store.Once(faultstore.Renew, answersIn(230*ms)) // It has time for a slow answer, also near the end.
+		noErr(t, lock.Extend(ctx, 4*time.Second))
+		release(t, lock)
 	})
 }
 
