@@ -462,7 +462,7 @@ func request[T any](
 		}
 		if err == context.DeadlineExceeded || expired && !driver.IsNotApplied(err) {
 			if err = ctx.Err(); err == nil {
-				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, roundDuration(timeout))
+				err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, timeout)
 			}
 		}
 	}

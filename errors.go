@@ -82,7 +82,6 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	rec := e.Record
-	rec.Remaining = roundDuration(rec.Remaining)
 	text := strings.TrimPrefix(rec.String(), fmt.Sprintf("%q ", rec.Name))
 	if e.Self {
 		text += ", this very client"
@@ -145,7 +144,7 @@ type waitError struct {
 }
 
 func (e *waitError) Error() string {
-	return fmt.Sprintf("gave up after %v (%v): %v", roundDuration(e.waited), e.cause, e.lastErr)
+	return fmt.Sprintf("gave up after %v (%v): %v", e.waited.Round(time.Millisecond), e.cause, e.lastErr)
 }
 
 func (e *waitError) Unwrap() []error { return []error{e.ctxErr, e.cause, e.lastErr} }
@@ -156,17 +155,4 @@ func withWait(ctx context.Context, wait time.Duration) (context.Context, context
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, wait, errors.New("the time to wait is over"+unitHint(wait)))
-}
-
-// roundDuration rounds a duration for display, to three digits or so.
-func roundDuration(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		switch {
-		case d >= 10*unit:
-			return d.Round(unit / 10)
-		case d >= unit:
-			return d.Round(unit / 100)
-		}
-	}
-	return d
 }

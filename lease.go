@@ -94,16 +94,6 @@ func (l *lease) asked() time.Duration {
 	return l.options.TTL
 }
 
-// confirm records that the store has confirmed the lease, by the answer to a request that was sent
-// at sent and asked for d. The store counts d from a later moment, and never shortens it. The
-// caller holds c.mu.
-func (l *lease) confirm(now, sent, d time.Duration) {
-	l.storeEnd = max(l.storeEnd, now+d)
-	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
-	l.due = sent + min(d, l.options.TTL)/3
-	l.bound()
-}
-
 // bound applies MaxHold and NoRenew to the deadline of a lease and to its next renewal. The caller
 // holds c.mu.
 func (l *lease) bound() {

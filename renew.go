@@ -39,7 +39,13 @@ func (c *Client) runScheduler() {
 		} else if c.clock.useBootClock {
 			sleep = min(sleep, suspendCheck)
 		}
-		groups := byTimeout(renewals, now)
+		// Leases share a request if their timeouts, of which it has the shortest, are of one order of
+		// magnitude: so a lock of a short TTL never costs one of a long TTL.
+		groups := map[int][]*lease{}
+		for _, l := range renewals {
+			order := bits.Len64(uint64(l.renewTimeout(now)))
+			groups[order] = append(groups[order], l)
+		}
 		c.mu.Unlock()
 		for _, group := range groups {
 			for batch := range slices.Chunk(group, batchSize) {
@@ -103,18 +109,6 @@ func (l *lease) renewTimeout(now time.Duration) time.Duration {
 		timeout = min(l.options.TTL/4, max(left/2, soon))
 	}
 	return min(l.c.requestTimeout, timeout)
-}
-
-// byTimeout groups leases by the order of magnitude of their timeouts. Only leases of one group
-// share a request, whose timeout is the shortest of them: a lock of a short TTL never costs one of
-// a long TTL. The caller holds c.mu.
-func byTimeout(leases []*lease, now time.Duration) map[int][]*lease {
-	groups := map[int][]*lease{}
-	for _, l := range leases {
-		order := bits.Len64(uint64(l.renewTimeout(now)))
-		groups[order] = append(groups[order], l)
-	}
-	return groups
 }
 
 // A renewal is the renewal of one lease in a request.
@@ -221,9 +215,13 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 }
 
 // noteEntry records the answer to a request that was sent at sent and asked for d: what entry says
-// of the lease. It reports false if that is over. The caller holds c.mu.
+// of the lease. The store counts d from a later moment than sent, and never shortens it. It reports
+// false if that is over. The caller holds c.mu.
 func (l *lease) noteEntry(now, sent, d time.Duration, entry driver.Entry) bool {
-	l.confirm(now, sent, d)
+	l.storeEnd = max(l.storeEnd, now+d)
+	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
+	l.due = sent + min(d, l.options.TTL)/3
+	l.bound()
 	if a := l.op; a != nil {
 		a.noteAnswered(now)
 		a.confirmed = a.confirmed || entry.State == driver.Held && d >= l.options.TTL
