@@ -76,17 +76,13 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 	defer c.activeCalls.Done()
 	op := "acquire"
 	if once {
-		op = "try"
+		op, a.options.Wait = "try", 0
 	} else if a.options.MaxAttempts == 0 {
 		a.place = min(a.options.TTL, maxPlaceTTL)
 	}
-	a.ctx = c.start(ctx, op, name, &a.options)
-	if !once {
-		var cancel context.CancelFunc
-		a.ctx, cancel = withWait(a.ctx, a.options.Wait)
-		defer cancel()
-	}
-	a.began = c.clock.now()
+	limited, cancel := withWait(c.start(ctx, op, name, &a.options), a.options.Wait)
+	defer cancel()
+	a.ctx, a.began = limited, c.clock.now()
 	return a.report("acquire", a.run(full))
 }
 
@@ -152,11 +148,9 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 		if !l.noteEntry(now, sent, a.options.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
 			a.noteFailure(now, now, errAnsweredLate)
 		}
-		return
 	case res.Waiting:
 		a.noteHolder(now, res.Held)
 		l.noteEntry(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
-		return
 	default:
 		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)

@@ -61,13 +61,12 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 		return nil, opErrorAll("acquire", names, err)
 	}
 	defer c.activeCalls.Done()
-	limited := ctx
-	if !once {
-		var cancel context.CancelFunc
-		limited, cancel = withWait(ctx, options.Wait)
-		defer cancel()
+	if once {
 		options.Wait = 0
 	}
+	limited, cancel := withWait(ctx, options.Wait)
+	defer cancel()
+	options.Wait = 0 // of each
 	for {
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {

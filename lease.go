@@ -305,7 +305,6 @@ func (l *lease) releaseInBackground() {
 func (l *lease) abandon(release bool) {
 	unanswered := l.state == requesting
 	l.state = ended
-	l.released = &noError // Nobody waits for the release.
 	l.end.Store(&ErrReleased)
 	l.c.schedule.remove(l)
 	if release {
