@@ -86,6 +86,14 @@ func (c *Client) acquire(ctx context.Context, name string, o *Options, once, ans
 	return a.report("acquire", a.run(full))
 }
 
+// withWait returns a context that also ends when Options.Wait is over, unless that is 0.
+func withWait(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, wait, errors.New("the time to wait is over"+unitHint(wait)))
+}
+
 // run takes the operation through the queue of the name. In front, it makes attempts, each with a
 // new owner, until one of them has the lock.
 func (a *acquireOp) run(full string) error {

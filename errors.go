@@ -148,11 +148,3 @@ func (e *waitError) Error() string {
 }
 
 func (e *waitError) Unwrap() []error { return []error{e.ctxErr, e.cause, e.lastErr} }
-
-// withWait returns a context that also ends when Options.Wait is over, unless that is 0.
-func withWait(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
-	if wait == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeoutCause(ctx, wait, errors.New("the time to wait is over"+unitHint(wait)))
-}

@@ -356,8 +356,8 @@ func TestSlowHookCostsNoOtherLock(t *testing.T) {
 // of the Client, also for the first failure of an outage.
 func TestLogHandlerCallsTheClient(t *testing.T) {
 	var c *holdfast.Client
-	logged := make(chan struct{})
-	c, store := faulty(t, &holdfast.Config{MaxOutage: time.Millisecond, Logger: slog.New(slog.NewTextHandler(writerFunc(func() {
+	logged := make(chan struct{}, 10)
+	c, store := faulty(t, &holdfast.Config{MaxOutage: time.Hour, Logger: slog.New(slog.NewTextHandler(writerFunc(func() {
 		seen := make(chan struct{})
 		go func() {
 			c.Locks()
@@ -368,10 +368,12 @@ func TestLogHandlerCallsTheClient(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Error("a log handler is called while the Client is locked")
 		}
-		close(logged)
+		logged <- struct{}{}
 	}), nil))})
 	setAll(store, faultstore.LoseReply)
-	_, _ = c.Acquire(t.Context(), "a", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go c.Acquire(ctx, "a", nil)
 	<-logged
 }
 

@@ -175,7 +175,9 @@ func (l *lease) release(keepUntil time.Duration, pass bool) error {
 	defer c.activeCalls.Done()
 	l.state = ended
 	over := end == ErrHandedOver || pass && keepUntil == 0 && l.passOn()
-	l.awaitRequest()
+	for l.busy { // Nothing is written after Release has returned.
+		c.changed.Wait()
+	}
 	c.mu.Unlock()
 	result := &noError
 	if !over {
@@ -232,7 +234,9 @@ func (l *lease) awaitRelease() error {
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
 	c.mu.Lock()
-	l.awaitRequest()
+	for l.busy { // It may prolong the lease.
+		c.changed.Wait()
+	}
 	c.mu.Unlock()
 	applied := false // an earlier attempt may have been applied
 	var until time.Duration
@@ -309,14 +313,6 @@ func (l *lease) abandon(release bool) {
 	l.c.schedule.remove(l)
 	if release {
 		l.c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, unanswered) })
-	}
-}
-
-// awaitRequest waits until no request is in flight that may prolong the lease: nothing is written
-// after Release has returned. The caller holds c.mu.
-func (l *lease) awaitRequest() {
-	for l.busy {
-		l.c.changed.Wait()
 	}
 }
 
