@@ -97,7 +97,7 @@ func roleFill(s *Store, _ []string) error {
 			return fmt.Errorf("with files of up to %d bytes: %w", limit, err)
 		}
 	}
-	for limit := uint64(512); limit < 1000; limit += 37 { // in the middle of what is written in place
+	for limit := uint64(headerSize); limit < headerSize+1200; limit += 97 { // in the middle of the entries
 		if err := limitFiles(limit); err != nil {
 			return err
 		}

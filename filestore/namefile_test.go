@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -53,37 +52,13 @@ func shownIn(t *testing.T, text []byte) (name string, holders []string) {
 	return header.Name, holders
 }
 
-// Whatever the contract allows comes back, also when the file is written anew for another entry.
-func TestLongestEntries(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	for _, fill := range []string{"x", `"`, `\`, "é", "🔒", "\u2028", "<", "{", ","} {
-		most := func(size int) string { return strings.Repeat(fill, size/len(fill)) }
-		req := request(most(driver.MaxName), driver.MaxTTL)
-		req.Holder, req.Limit, req.Metadata = most(driver.MaxName), driver.Shared, map[string]string{}
-		for i := range driver.MaxMetadataEntries {
-			req.Metadata[string(rune('a'+i))] = most(driver.MaxMetadata/driver.MaxMetadataEntries - 1)
-		}
-		grantedTo(t, s, req)
-		other := request(req.Name, time.Hour)
-		other.Limit = driver.Shared
-		grantedTo(t, openTest(t, s.dir), other)
-		records, err := s.Lookup(t.Context(), req.Name)
-		if err != nil || len(records) != 2 {
-			t.Fatal(records, err)
-		}
-		rec := records[0]
-		if rec.Name != req.Name || rec.Holder != req.Holder || rec.Limit != driver.Shared || !maps.Equal(rec.Metadata, req.Metadata) ||
-			rec.Remaining > driver.MaxTTL || rec.Remaining < driver.MaxTTL-time.Minute || time.Since(rec.Since) > time.Minute {
-			t.Errorf("%s comes back as %+v", fill, rec)
-		}
-	}
-}
-
-// The file of a maker that was killed before it had written anything is made anew.
-func TestUnmadeFile(t *testing.T) {
-	s := openTest(t, t.TempDir())
+// The files of a maker that was killed before it had written anything are made anew, and so are
+// those of which a power loss has left nothing.
+func TestUnmadeFiles(t *testing.T) {
 	for _, text := range []string{"", strings.Repeat("\x00", headerSize+1)} {
+		s := openTest(t, t.TempDir())
 		writeFile(t, s.pathOf("name"), text)
+		writeFile(t, s.lockOf("name"), text)
 		if records, err := s.Lookup(t.Context(), "name"); len(records) > 0 || err != nil {
 			t.Error(records, err)
 		}

@@ -111,7 +111,7 @@ func TestNoBattery(t *testing.T) {
 	}
 	s.Session().Close()
 	writeFile(t, s.lockOf("name"), f.flushed[s.lockOf("name")])
-	writeFile(t, s.pathOf("torn"), "")
+	writeFile(t, s.pathOf("torn"), "{")
 	for _, file := range files(t, dir) {
 		at := f.host().wall()
 		if err := os.Chtimes(filepath.Join(dir, file), at, at); err != nil {

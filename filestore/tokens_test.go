@@ -262,12 +262,3 @@ func TestCorruptCounter(t *testing.T) {
 		rises(t, "without the file", &last, next(t, s, "name"))
 	}
 }
-
-// What a power loss leaves of a counter that was never flushed is no counter.
-func TestEmptyCounter(t *testing.T) {
-	for _, text := range []string{"", strings.Repeat("\x00", counterSize)} {
-		s := openTest(t, t.TempDir())
-		writeFile(t, s.lockOf("name"), text)
-		next(t, s, "name")
-	}
-}

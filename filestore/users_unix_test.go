@@ -219,6 +219,8 @@ func TestTwoUsers(t *testing.T) {
 			rises(t, fmt.Sprint("to user ", user), &last, stage.as(t, user, "acquire", dir, "name").number())
 		}
 	}
+	writeFile(t, filepath.Join(dir, fileName("unmade")), "") // by a process that was killed
+	stage.as(t, bob, "acquire", dir, "unmade").number()
 	holder := stage.as(t, alice, "hold", dir, "name", "1h")
 	rises(t, "to the first", &last, holder.number())
 	waiter := stage.as(t, bob, "hold", dir, "name", "1h")
