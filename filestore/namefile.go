@@ -94,7 +94,7 @@ func (h *header) encode() []byte {
 // encodeEntries returns the entries of a queue as they are written, of which that of an owner may
 // have changed since it was read.
 func encodeEntries(q *queue, owner string) []byte {
-	text := make([]byte, 0, 512*q.Len())
+	text := make([]byte, 0, 384*q.Len())
 	text = append(text, entriesBegin...)
 	separator := byte(' ')
 	for _, e := range q.Entries() {

@@ -281,9 +281,14 @@ func (st *state) write() (err error) {
 	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
 		return wrapErr("write", st.folder.path(st.file), err)
 	}
-	_, _ = st.opened.WriteAt(bytes.Repeat([]byte(" "), int(former.Size)), former.At) // for people
+	for at, end := former.At, former.At+former.Size; at < end; at += int64(len(blank)) {
+		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
+	}
 	return nil
 }
+
+// blank takes the place of former entries, which would mislead people.
+var blank = bytes.Repeat([]byte(" "), 64<<10)
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have
 // come forward, some are told where they are, as a number below zero: the first, with the sessions

@@ -308,14 +308,16 @@ const (
 	makesAll
 )
 
-// do makes a request, which is a verb on a file, or on none if file is "". The requests that use the same kernel lock begin
-// in the order in which they were made, each when the one before it has ended: so a Release ends
-// what an Acquire before it has granted late. A request has a goroutine of its own, which waits for
-// the disk for as long as that hangs.
+// do makes a request, which is a verb on a file, or on none if file is "". The requests that use the
+// same kernel lock begin in the order in which they were made, each when the one before it has
+// ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
+// its own, which waits for the disk for as long as that hangs.
 //
 // do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
 // it is not known.
-func (s *Store) do(ctx context.Context, file string, who actor, makes missing, verb func(*state) error) error {
+func (s *Store) do(
+	ctx context.Context, file string, who actor, makes missing, verb func(*state) error,
+) error {
 	const waiting, running, over = 0, 1, 2
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)
