@@ -75,7 +75,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
+			s.mu.Lock()
 			s.replace(a.lease)
+			s.mu.Unlock()
 			isReplaced = true
 		case err != nil:
 			return res, err
@@ -121,7 +123,6 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	s.entries[id(a.Name, a.Owner)] = e
 	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(s.epochKey(a.lease)), "=", a.lease.epoch),
 		clientv3.Compare(clientv3.ModRevision(s.tokenKey(a.Name)), "=", a.lastAt),
 		s.isBase(rec.Base),
 	}
@@ -135,7 +136,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(a.Name)), "<", a.queue.revision+1).WithPrefix())
 	}
 	resp, revision, err := s.write(ctx, a.Name, conditions, ops,
-		s.getEntries(a.Name), clientv3.OpGet(s.tokenKey(a.Name)), clientv3.OpGet(s.epochKey(a.lease)), clientv3.OpGet(s.baseKey()))
+		s.getEntries(a.Name), clientv3.OpGet(s.tokenKey(a.Name)), clientv3.OpGet(s.baseKey()))
 	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
 		if _, _, endErr := s.write(ctx, a.Name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
 			err = driver.NotApplied(err)
@@ -150,7 +151,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	s.mu.Lock()
 	if !isMade {
-		s.forget(e)
+		delete(s.entries, id(a.Name, a.Owner))
 		s.mu.Unlock()
 		return 0, err
 	}
@@ -183,15 +184,12 @@ func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err
 		a.last, _ = strconv.ParseInt(string(counter[0].Value), 10, 64) // else 0
 		a.lastAt = counter[0].ModRevision
 	}
-	// Somebody may have deleted all keys of the prefix: there is no epoch then, and another base.
-	epoch, base := resp.Responses[2].GetResponseRange().Kvs, resp.Responses[3].GetResponseRange().Kvs
+	// Somebody may have deleted all keys of the prefix: there is another base then.
+	base := resp.Responses[2].GetResponseRange().Kvs
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(base) == 0 || string(base[0].Value) != strconv.FormatInt(s.base, 10) {
 		s.base = 0
-	}
-	if a.lease.epoch = 0; len(epoch) > 0 {
-		a.lease.epoch = epoch[0].ModRevision
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func TestUsers(t *testing.T) {
 		"writer": {mayDoIt, DefaultPrefix}, "neighbor": {mayDoIt, "other/"}, "dashboard": {mayRead, DefaultPrefix + "lock/"},
 		"team": {mayDoIt, DefaultPrefix + "lock/team/"},
 	})
-	for _, right := range []right{{mayDoIt, DefaultPrefix + "epoch/"}, {mayDoIt, DefaultPrefix + "token/team/"}, {mayDoIt, DefaultPrefix + "base"}} {
+	for _, right := range []right{{mayDoIt, DefaultPrefix + "token/team/"}, {mayDoIt, DefaultPrefix + "base"}} {
 		_, err := root.RoleGrantPermission(t.Context(), "team", right.prefix, clientv3.GetPrefixRangeEnd(right.prefix), right.kind)
 		must(t, err)
 	}

@@ -41,7 +41,6 @@ const (
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
-	epoch   int64     // the revision of its epoch key: a transaction of another epoch makes no entry
 	certain time.Time // It lasts until then at least.
 }
 
@@ -92,8 +91,10 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		cancel()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew:
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew: // It may have a key of somebody else.
+			s.mu.Lock()
 			s.replace(l)
+			s.mu.Unlock()
 		case err != nil:
 			return nil, driver.NotApplied(err)
 		}
@@ -200,11 +201,8 @@ func (s *Store) isBase(base int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(base, 10))
 }
 
-// replace has new entries use another lease than this one, which may have a key of somebody else:
-// then a server refuses it.
+// replace has entries use another lease than this one from now on. The caller holds s.mu.
 func (s *Store) replace(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.leases[l.seconds] == l {
 		delete(s.leases, l.seconds)
 	}
@@ -237,7 +235,7 @@ func (s *Store) endOver(e *entry) {
 		return
 	}
 	s.mu.Lock()
-	snapshot, isNotOurs := *e, revision == 0 && !e.isUnanswered() || revision != 0 && !s.isOurs(e.on)
+	snapshot, isNotOurs := *e, revision == 0 || !s.isOurs(e.on)
 	if isNotOurs && e.isOver() {
 		s.forget(e)
 	}
@@ -247,27 +245,15 @@ func (s *Store) endOver(e *entry) {
 	}
 }
 
-// endEntry deletes the key of an entry under conditions, and forgets the entry. It reports whether
-// it has deleted the key. If the Acquire is unanswered, it may be under way still, and a new epoch
-// of the lease has it fail then.
-func (s *Store) endEntry(ctx context.Context, e *entry, conditions ...clientv3.Cmp) (ended bool, err error) {
-	then, otherwise := []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op(nil)
-	if e.isUnanswered() {
-		otherwise = []clientv3.Op{clientv3.OpPut(s.epochKey(e.lease), "", clientv3.WithLease(e.lease.id))}
-		then = append(then, otherwise...)
-	}
-	resp, revision, err := s.write(ctx, e.name, conditions, then, otherwise...)
-	if e.isUnanswered() && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace)) { // and so nothing arrives
-		resp, revision, err = s.write(ctx, e.name, conditions, then[:1])
-	}
+// endEntry deletes the key of an entry under a condition, and forgets the entry. It reports whether
+// it has deleted the key.
+func (s *Store) endEntry(ctx context.Context, e *entry, condition clientv3.Cmp) (ended bool, err error) {
+	resp, _, err := s.write(ctx, e.name, []clientv3.Cmp{condition}, []clientv3.Op{clientv3.OpDelete(e.key)})
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.isUnanswered() {
-		e.lease.epoch = max(e.lease.epoch, revision)
-	}
 	if known := s.entries[id(e.name, e.owner)]; known != nil && known.until.Equal(e.until) {
 		s.forget(known)
 	}

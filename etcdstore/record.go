@@ -26,7 +26,6 @@ import (
 //
 //	lock/NAME\x00SLOT  an entry: its record
 //	token/NAME         the last token of a name that was requested with a floor
-//	epoch/LEASE        changed to make the requests that are under way fail
 //	base               what is added to create revisions
 //
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
@@ -41,7 +40,6 @@ func hashOf(owner string) string {
 
 func (s *Store) entriesKey(name string) string { return s.prefix + "lock/" + name + "\x00" }
 func (s *Store) tokenKey(name string) string   { return s.prefix + "token/" + name }
-func (s *Store) epochKey(l *lease) string      { return fmt.Sprintf("%sepoch/%016x", s.prefix, l.id) }
 func (s *Store) baseKey() string               { return s.prefix + "base" }
 
 // A record is the value of the key of an entry, in JSON.

@@ -185,8 +185,13 @@ func (s *Store) goWhileOpen(f func()) {
 	}
 }
 
-// forget removes an entry that is over, or that another Store has. The caller holds s.mu.
+// forget removes an entry that is over, or that another Store has. If its Acquire may be under way
+// still, what that makes must not live as long as the Store: nobody keeps its lease alive any more.
+// Other entries leave the lease when they are renewed. The caller holds s.mu.
 func (s *Store) forget(e *entry) {
+	if e.isUnanswered() {
+		s.replace(e.lease)
+	}
 	delete(s.entries, id(e.name, e.owner))
 	if e.unwatch != nil {
 		e.unwatch()
