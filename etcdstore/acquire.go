@@ -113,7 +113,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	}
 	e := &entry{
 		name: a.Name, owner: a.Owner, limit: a.Limit, key: s.entriesKey(a.Name) + strconv.Itoa(slot), value: rec.encode(),
-		lease: a.lease, on: a.lease.id, base: rec.Base, lasts: a.lasts, until: a.lasts,
+		lease: a.lease, on: a.lease.id, lasts: a.lasts, until: a.lasts,
 	}
 	ops = append(ops, clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on)))
 	s.mu.Lock()
@@ -161,9 +161,6 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 		e.until = e.until.Add(min(a.Place-a.TTL, 0))
 	}
 	e.held = a.isHold
-	if n := len(a.queue.records); n > 0 && !e.held && e.limit <= 1 {
-		e.before = a.queue.records[n-1]
-	}
 	s.mu.Unlock()
 	s.watch(e, a.queue.records, revision)
 	return max(rec.Base+revision, rec.Least), err

@@ -111,11 +111,19 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 }
 
 func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	responses, revision, err := s.do(ctx, s.getEntries(name))
-	if err != nil {
+	c := &call{op: s.getEntries(name)}
+	if err := s.sendAll(ctx, c); err != nil {
 		return queue{}, err
 	}
-	return s.decodeQueue(responses[0].GetResponseRange().Kvs, revision)
+	return s.queueOf(c)
+}
+
+// queueOf returns the queue that a call has read.
+func (s *Store) queueOf(c *call) (queue, error) {
+	if c.err != nil {
+		return queue{}, c.err
+	}
+	return s.decodeQueue(c.resp.GetResponseRange().Kvs, c.revision)
 }
 
 // index returns the index of the entry of an owner, or -1.

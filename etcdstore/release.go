@@ -97,11 +97,11 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	if len(calls) == 0 {
 		return nil, nil
 	}
-	if err := s.writeAll(ctx, calls...); err != nil {
+	if err := s.sendAll(ctx, calls...); err != nil {
 		return nil, err
 	}
 	for i, c := range calls {
-		if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
+		if err = cmp.Or(err, c.err); c.err == nil && c.resp.GetResponseTxn().Succeeded {
 			ended = append(ended, holds[i].public(q.waiting()))
 		}
 	}

@@ -25,11 +25,11 @@ const (
 	maxOps       = 128                    // that a server allows in a transaction by default
 )
 
-// A call is a transaction for a name, which is sent with others.
+// A call is a transaction for a name, or a read, which is sent with others.
 type call struct {
-	name     string // of the lock
+	name     string // of the lock, "" for a read
 	op       clientv3.Op
-	resp     *pb.TxnResponse
+	resp     *pb.ResponseOp
 	revision int64
 	err      error
 }
@@ -47,13 +47,14 @@ func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
 ) (*pb.TxnResponse, int64, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
-	if err := s.writeAll(ctx, c); err != nil {
+	if err := s.sendAll(ctx, c); err != nil {
 		return nil, 0, err
 	}
-	return c.resp, c.revision, c.err
+	return c.resp.GetResponseTxn(), c.revision, c.err
 }
 
-func (s *Store) writeAll(ctx context.Context, calls ...*call) error {
+// sendAll has calls sent, with those of other goroutines.
+func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
 	err := s.calls.Do(ctx, calls...)
 	if errors.Is(err, batch.ErrNotSent) {
 		return driver.NotApplied(err)
@@ -62,15 +63,16 @@ func (s *Store) writeAll(ctx context.Context, calls ...*call) error {
 }
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
-// evaluates the conditions of all calls in a request before it applies the first.
+// evaluates the conditions of all calls in a request before it applies the first. Reads have
+// requests of their own, which may be repeated.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.alive, cancel)()
 	for len(calls) > 0 {
 		n, names := 0, map[string]bool{}
-		for ; n < len(calls) && !names[calls[n].name]; n++ {
-			names[calls[n].name] = true
+		for ; n < len(calls) && !names[calls[n].name] && calls[n].op.IsGet() == calls[0].op.IsGet(); n++ {
+			names[calls[n].name] = !calls[n].op.IsGet()
 		}
 		s.sendTogether(ctx, calls[:n])
 		calls = calls[n:]
@@ -92,7 +94,7 @@ func (s *Store) sendTogether(ctx context.Context, calls []*call) {
 	}
 	for i, c := range calls {
 		if c.err = err; err == nil {
-			c.resp, c.revision = responses[i].GetResponseTxn(), revision
+			c.resp, c.revision = responses[i], revision
 		}
 	}
 }

@@ -65,12 +65,10 @@ type entry struct {
 	lease       *lease           // of its Acquire, nil if that was another Store's
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision
-	base        int64            // as in its record
 	lasts       time.Time        // that lease, at least
 	until       time.Time        // Its owner has asked for no more.
 	held        bool
-	before      *record // An exclusive place waits at least as long as there is this one.
-	unwatch     func()  // nil if there is no watch
+	unwatch     func() // nil if there is no watch
 }
 
 // id is the key of an entry in Store.entries.

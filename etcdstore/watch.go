@@ -71,7 +71,7 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 			key, opts = s.entriesKey(e.name), append(opts, clientv3.WithPrefix())
 		case !told:
 			s.mu.Lock()
-			told, e.held, e.before = true, true, nil
+			told, e.held = true, true
 			s.mu.Unlock()
 			s.tell(ctx, e, e.token)
 		}
