@@ -68,11 +68,11 @@ func (s *Store) readEntries(ctx context.Context, prefix string) ([]*mvccpb.KeyVa
 		return nil, err
 	}
 	defer cancel()
-	responses, _, err := s.do(ctx, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
-	if err != nil {
+	c := &call{op: clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix())}
+	if err = cmp.Or(s.sendAll(ctx, c), c.err); err != nil {
 		return nil, err
 	}
-	return responses[0].GetResponseRange().Kvs, nil
+	return c.resp.GetResponseRange().Kvs, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.

@@ -177,12 +177,12 @@ func (s *Store) readBase(ctx context.Context) (base int64, err error) {
 		return base, nil
 	}
 	base = s.wall().UnixMicro()
-	responses, _, err := s.do(ctx, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, []clientv3.Op{clientv3.OpGet(s.baseKey())}))
+	resp, _, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey()))
 	if err != nil { // The base is not known, whatever has become of the request.
 		return 0, err
 	}
-	if resp := responses[0].GetResponseTxn(); !resp.Succeeded {
+	if !resp.Succeeded {
 		kv := resp.Responses[0].GetResponseRange().Kvs[0]
 		base, err = strconv.ParseInt(string(kv.Value), 10, 64)
 		if err != nil || base <= 0 || base > driver.MaxToken {

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -36,7 +35,13 @@ type call struct {
 
 func (s *Store) newCalls() batch.Queue[*call] {
 	return batch.Queue[*call]{
-		Send: s.sendCalls, Name: func(c *call) string { return c.name },
+		Send: func(ctx context.Context, calls []*call) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(s.alive, cancel)()
+			s.sendCalls(ctx, calls)
+		},
+		Name:     func(c *call) string { return c.name },
 		InFlight: inFlight, Max: maxOps, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
 	}
 }
@@ -64,63 +69,44 @@ func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
 // evaluates the conditions of all calls in a request before it applies the first. Reads have
-// requests of their own, which may be repeated.
+// requests of their own, which may be repeated; a majority confirms them, too. A request that the
+// server refuses is divided: it does so because of one call, or of their number.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.alive, cancel)()
-	for len(calls) > 0 {
-		n, names := 0, map[string]bool{}
-		for ; n < len(calls) && !names[calls[n].name] && calls[n].op.IsGet() == calls[0].op.IsGet(); n++ {
-			names[calls[n].name] = !calls[n].op.IsGet()
-		}
-		s.sendTogether(ctx, calls[:n])
-		calls = calls[n:]
-	}
-}
-
-// sendTogether sends calls in one request, and divides them if the server refuses it: it does so
-// because of one, or of their number.
-func (s *Store) sendTogether(ctx context.Context, calls []*call) {
+	n, names, isRead := 0, map[string]bool{}, calls[0].op.IsGet()
 	var ops []clientv3.Op
-	for _, c := range calls {
-		ops = append(ops, c.op)
+	for ; n < len(calls) && !names[calls[n].name] && calls[n].op.IsGet() == isRead; n++ {
+		names[calls[n].name] = !isRead
+		ops = append(ops, calls[n].op)
 	}
-	responses, revision, err := s.do(ctx, ops...)
-	if half := len(calls) / 2; half > 0 && isRefusal(err) {
-		s.sendTogether(ctx, calls[:half])
-		s.sendTogether(ctx, calls[half:])
-		return
-	}
-	for i, c := range calls {
-		if c.err = err; err == nil {
-			c.resp, c.revision = responses[i], revision
-		}
-	}
-}
-
-// do sends operations in one request. A lone transaction is sent as it is, since a server of 3.4
-// checks neither rights nor space for one that is in another. A majority confirms also reads.
-func (s *Store) do(ctx context.Context, ops ...clientv3.Op) (responses []*pb.ResponseOp, revision int64, err error) {
-	request, isLone := clientv3.OpTxn(nil, ops, nil), len(ops) == 1 && ops[0].IsTxn()
-	if isLone {
+	request, isLone := clientv3.OpTxn(nil, ops, nil), n == 1 && !isRead
+	if isLone { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
-	_, then, otherwise := request.Txn()
-	isWrite := slices.ContainsFunc(slices.Concat(then, otherwise), func(op clientv3.Op) bool { return !op.IsGet() })
-	err = s.send(ctx, !isWrite, func(ctx context.Context) error {
+	var txn *clientv3.TxnResponse
+	err := s.send(ctx, isRead, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, request)
-		if err != nil {
-			return err
-		}
-		txn := resp.Txn()
-		responses, revision = txn.Responses, txn.Header.Revision
-		if isLone {
-			responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: (*pb.TxnResponse)(txn)}}}
-		}
-		return nil
+		txn = resp.Txn()
+		return err
 	})
-	return responses, revision, err
+	if n > 1 && isRefusal(err) {
+		s.sendCalls(ctx, calls[:n/2])
+		s.sendCalls(ctx, calls[n/2:])
+		return
+	}
+	for i, c := range calls[:n] {
+		switch c.err = err; {
+		case err != nil:
+			continue
+		case isLone:
+			c.resp = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: (*pb.TxnResponse)(txn)}}
+		default:
+			c.resp = txn.Responses[i]
+		}
+		c.revision = txn.Header.Revision
+	}
+	if n < len(calls) {
+		s.sendCalls(ctx, calls[n:])
+	}
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that
