@@ -163,7 +163,6 @@ func TestOneMember(t *testing.T) {
 		"renewal that comes too late":            testLateRenewal,
 		"renewal by another store":               testOtherRenewal,
 		"renewal during the sweep":               testRenewalDuringTheSweep,
-		"renewal of a place":                     testPlaceRenewal,
 		"client closed":                          testClientClosed,
 		"silent server":                          testSilentServer,
 		"certain from the sending":               testCertain,
@@ -588,26 +587,6 @@ func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
 		t.Errorf("the notice %+v", n)
-	}
-}
-
-// A place that is not notified learns from its next renewal that it holds.
-func testPlaceRenewal(t *testing.T, member *servers.Etcd) {
-	s := open(t, member)
-	grant(t, s, request("owner", time.Hour))
-	req := request("waiter", time.Hour)
-	req.Place = time.Hour
-	place, err := s.Acquire(t.Context(), req)
-	must(t, err)
-	s.mu.Lock()
-	s.entries[id("name", "waiter")].unwatch()
-	s.mu.Unlock()
-	for _, want := range []driver.State{driver.Waiting, driver.Held} {
-		if state := renewed(t, s, "waiter", time.Hour, place.Token); state != want {
-			t.Errorf("Renew: %v, want %v", state, want)
-		}
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"})
-		must(t, err)
 	}
 }
 
