@@ -93,11 +93,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 
 // makeEntry sends one transaction. It returns the token of the entry, or 0 if it has made none.
 func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err error) {
-	base, err := s.readBase(ctx)
-	if err != nil {
-		return 0, driver.NotApplied(err)
-	}
-	rec := record{Base: base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
+	s.mu.Lock()
+	rec := record{Base: s.base, Owner: hashOf(a.Owner), Holder: a.Holder, Since: s.wall().UnixMilli(), Limit: a.Limit, Metadata: a.Metadata}
+	s.mu.Unlock()
 	var ops []clientv3.Op
 	if a.Floor > 0 || a.last > 0 {
 		counters, err := s.leaseFor(ctx, countersLast)

@@ -57,16 +57,17 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
-// caller whose turn it is grants it or keeps it alive, also for those that wait.
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least, when the base of
+// the tokens is known. If need be, the caller whose turn it is grants the lease or keeps it alive,
+// also for those that wait.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
 	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		l := s.leases[seconds]
+		l, isBased := s.leases[seconds], s.base != 0
 		isNew := l == nil || !l.lasts(time.Now())
-		isReady := !isNew && l.lasts(end)
+		isReady := isBased && !isNew && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
@@ -83,6 +84,8 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		err := pause(ctx, try)
 		turnCtx, cancel := context.WithTimeout(ctx, requestBound)
 		switch {
+		case err == nil && !isBased:
+			err = s.readBase(turnCtx)
 		case err == nil && isNew:
 			err = s.grant(turnCtx, seconds)
 		case err == nil:
@@ -167,32 +170,26 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// readBase returns what is added to create revisions, so that tokens are above those of other
-// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) readBase(ctx context.Context) (base int64, err error) {
-	s.mu.Lock()
-	base = s.base
-	s.mu.Unlock()
-	if base != 0 {
-		return base, nil
-	}
-	base = s.wall().UnixMicro()
+// readBase reads what is added to create revisions, so that tokens are above those of other stores
+// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+func (s *Store) readBase(ctx context.Context) error {
+	base := s.wall().UnixMicro()
 	resp, _, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey()))
 	if err != nil { // The base is not known, whatever has become of the request.
-		return 0, err
+		return err
 	}
 	if !resp.Succeeded {
 		kv := resp.Responses[0].GetResponseRange().Kvs[0]
 		base, err = strconv.ParseInt(string(kv.Value), 10, 64)
 		if err != nil || base <= 0 || base > driver.MaxToken {
-			return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+			return fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base = base
-	return base, nil
+	return nil
 }
 
 // isBase is the condition that a base is that of the data. It tells them from those of a cluster

@@ -158,6 +158,7 @@ func TestOneMember(t *testing.T) {
 		"fence":                                  testFence,
 		"late keep":                              testLateKeep,
 		"no space after the effect":              testNoSpaceAfterTheEffect,
+		"calls that come together":               testCalls,
 		"renewal that is refused":                testRefusedRenewal,
 		"renewal that gets lost":                 testLostRenewal,
 		"renewal that comes too late":            testLateRenewal,
@@ -473,6 +474,31 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
+// Calls that come together go together, but for reads, which may be repeated, and for those of one
+// name, whose conditions the one before may change.
+func testCalls(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	var sizes []int
+	count := func(ctx context.Context, req any, send func(context.Context) error) error {
+		sizes = append(sizes, max(len(req.(*pb.TxnRequest).Success), 1))
+		return send(ctx)
+	}
+	s.onUnary.Store(&count)
+	nothing := clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete("none")}, nil)
+	var calls []*call
+	for _, name := range []string{"", "", "a", "b", "a", "c", ""} {
+		c := &call{name: name, op: nothing}
+		if name == "" {
+			c = &call{op: s.getEntries("name")}
+		}
+		calls = append(calls, c)
+	}
+	must(t, s.sendAll(t.Context(), calls...))
+	if want := []int{2, 2, 2, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("the requests have %v calls, want %v", sizes, want)
+	}
+}
+
 // A longer lease that an entry has not got counts for no later renewal. An entry that is not known
 // when the Store cannot look is forgotten.
 func testLostRenewal(t *testing.T, member *servers.Etcd) {
@@ -526,8 +552,10 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
 	lease := s.entries[id("name", "owner")].on
-	if state := renewed(t, other, "owner", time.Hour, held.Token+1); state != driver.Lost {
-		t.Errorf("Renew of another token: %v, want Lost", state)
+	for _, store := range []*Store{s.Store, other} { // It prolongs nothing.
+		if state := renewed(t, store, "owner", time.Hour, held.Token+1); state != driver.Lost {
+			t.Errorf("Renew of another token: %v, want Lost", state)
+		}
 	}
 	var isRenewed atomic.Bool
 	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
