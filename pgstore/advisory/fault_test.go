@@ -311,7 +311,7 @@ func TestGivenUpAsGranted(t *testing.T) {
 		return e.state == givenUp
 	})
 	proxy.Pass(faultproxy.Down)
-	<-ended
+	pgtest.Signaled(t, ended)
 	grant(t, other, "name", time.Minute)
 }
 

@@ -69,19 +69,19 @@ func noticesOf(t *testing.T, s *Store, owner string) <-chan struct{} {
 	return told
 }
 
-// tokensOf is noticesOf, with the token of the last notice.
+// tokensOf is noticesOf, with the token of a notice that had one.
 func tokensOf(t *testing.T, s *Store, owner string) (<-chan struct{}, *atomic.Int64) {
-	told, last := make(chan struct{}, 1), new(atomic.Int64)
+	told, seen := make(chan struct{}, 1), new(atomic.Int64)
 	t.Cleanup(s.Notify(func(_, to string, token int64) {
 		if to == owner {
-			last.Store(token)
+			seen.CompareAndSwap(0, token)
 			select {
 			case told <- struct{}{}:
 			default:
 			}
 		}
 	}))
-	return told, last
+	return told, seen
 }
 
 // locksOn returns the locks of all programs on the key of a name.

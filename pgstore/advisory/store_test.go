@@ -237,6 +237,9 @@ func TestMaxWaiters(t *testing.T) {
 		if got := stateOf(t, s, waiter); got != driver.Held {
 			t.Errorf("the waiter that was told is %v, want held", got)
 		}
+		if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); err != nil || res.Held.Holder != waiter.Holder {
+			t.Errorf("an attempt beside it: %+v, %v, want its hold described", res, err)
+		}
 		release(t, s, waiter)
 	}
 	if n := len(sessionsOf(s)); n != 2 {
