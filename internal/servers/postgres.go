@@ -67,8 +67,10 @@ func startPostgres(tb TB, dir string, args ...string) *Postgres {
 		dir:   dir,
 		ready: func() error { return connectPostgres(p.URL("postgres")) },
 		user:  unprivileged(tb),
+
+		// It ends its children and frees its shared memory. There is no checkpoint.
+		kill: syscall.SIGQUIT, children: true,
 	})
-	tb.Cleanup(p.cleanup)
 	return p
 }
 
@@ -80,62 +82,10 @@ func postgresURL(addr, database string) string {
 	return u.String()
 }
 
-// Kill ends the server at once, without a checkpoint, and returns when it has exited. When
-// it is started again, it recovers from its log what it has committed.
-func (p *Postgres) Kill() {
-	p.tb.Helper()
-	if p.paused {
-		p.Resume()
-	}
-	p.signalAndWait(syscall.SIGQUIT)
-}
-
-// Pause stops the server with all its processes. Connections stay open, and the server does
-// not respond.
-func (p *Postgres) Pause() {
-	p.tb.Helper()
-	p.Process.Pause() // It starts no other process from now on.
-	p.signalChildren(syscall.SIGSTOP)
-}
-
-// Resume continues a paused server.
-func (p *Postgres) Resume() {
-	p.tb.Helper()
-	p.signalChildren(syscall.SIGCONT)
-	p.Process.Resume()
-}
-
-func (p *Postgres) signalChildren(sig syscall.Signal) {
-	p.tb.Helper()
-	pids, err := childProcesses(p.PID())
-	if err != nil {
-		p.tb.Fatalf("list the processes of PostgreSQL: %v", err)
-	}
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, sig) // It may have ended.
-	}
-}
-
-// Restart is that of [Process], by the Kill of a PostgreSQL.
-func (p *Postgres) Restart() {
-	p.tb.Helper()
-	p.Kill()
-	p.Start()
-}
-
 // Promote makes a standby a primary, and returns when it accepts writes.
 func (p *Postgres) Promote() {
 	p.tb.Helper()
 	postgresTool(p.tb, "pg_ctl", "promote", "--wait", "--pgdata", p.dir)
-}
-
-// cleanup ends the server in a way that ends its children and frees its shared memory.
-func (p *Postgres) cleanup() {
-	select {
-	case <-p.exited:
-	default:
-		p.Kill()
-	}
 }
 
 // postgresDir creates a folder that the user that runs the server can use. TB.TempDir does

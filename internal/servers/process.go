@@ -4,7 +4,9 @@ package servers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,6 +45,11 @@ type serverSpec struct {
 	dir   string              // its working folder, which also gets its output
 	ready func() error        // nil once it serves
 	user  *syscall.Credential // the user of the process, nil for the user of this process
+
+	// kill is the signal that ends the server at once, SIGKILL if it is 0. children are the
+	// processes that it has started and that are paused with it.
+	kill     syscall.Signal
+	children bool
 }
 
 // A Process is a server process. Its methods must be called where its TB allows Fatal: they
@@ -146,10 +153,19 @@ func (s *Process) Log() string {
 	return string(bytes.ToValidUTF8(text[max(0, len(text)-most):], nil))
 }
 
-// Kill ends the server as a power cut would, and returns when it has exited.
+// Kill ends the server as a crash would, and returns when it has exited.
 func (s *Process) Kill() {
 	s.tb.Helper()
-	s.signalAndWait(syscall.SIGKILL)
+	if s.paused {
+		s.Resume()
+	}
+	sig := cmp.Or(s.spec.kill, syscall.SIGKILL)
+	s.sendSignal(sig)
+	select {
+	case <-s.exited:
+	case <-time.After(startBound):
+		s.tb.Fatalf("%s goes on after %v", s.spec.name, sig)
+	}
 }
 
 // Restart kills the server and starts it again, with the data that it has on disk.
@@ -159,16 +175,18 @@ func (s *Process) Restart() {
 	s.Start()
 }
 
-// Pause stops the server's process. Connections stay open, and the server does not respond.
+// Pause stops the server. Connections stay open, and the server does not respond.
 func (s *Process) Pause() {
 	s.tb.Helper()
-	s.sendSignal(syscall.SIGSTOP)
+	s.sendSignal(syscall.SIGSTOP) // It starts no other process from now on.
+	s.signalChildren(syscall.SIGSTOP)
 	s.paused = true
 }
 
 // Resume continues a paused server.
 func (s *Process) Resume() {
 	s.tb.Helper()
+	s.signalChildren(syscall.SIGCONT)
 	s.sendSignal(syscall.SIGCONT)
 	s.paused = false
 }
@@ -176,31 +194,31 @@ func (s *Process) Resume() {
 // PID returns the process ID of the server.
 func (s *Process) PID() int { return s.cmd.Process.Pid }
 
-func (s *Process) signalAndWait(sig syscall.Signal) {
+func (s *Process) sendSignal(sig syscall.Signal) {
 	s.tb.Helper()
-	if s.paused {
-		s.Resume()
-	}
-	s.sendSignal(sig)
-	select {
-	case <-s.exited:
-	case <-time.After(startBound):
-		s.tb.Fatalf("%s goes on after %v", s.spec.name, sig)
+	if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.tb.Fatalf("%s cannot be sent %v: %v", s.spec.name, sig, err)
 	}
 }
 
-func (s *Process) sendSignal(sig syscall.Signal) {
+func (s *Process) signalChildren(sig syscall.Signal) {
 	s.tb.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.tb.Fatalf("%s cannot be sent %v: %v", s.spec.name, sig, err)
+	if !s.spec.children {
+		return
+	}
+	pids, err := childProcesses(s.PID())
+	if err != nil {
+		s.tb.Fatalf("list the processes of %s: %v", s.spec.name, err)
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig) // It may have ended.
 	}
 }
 
 // cleanup makes sure that the server has exited, and shows its log if the test has failed.
 func (s *Process) cleanup() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Kill() // It may have exited already.
-		<-s.exited
+		s.Kill()
 	}
 	if s.tb.Failed() {
 		s.tb.Logf("the log of %s:\n%s", s.spec.name, s.Log())
