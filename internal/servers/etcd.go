@@ -35,11 +35,6 @@ type Etcd struct {
 	tb        TB
 }
 
-// etcdPath returns the path of the program to run as etcd: the value of the environment variable
-// TEST_ETCD_SERVER, so that the same tests run on another version. If the variable is not set,
-// it returns "", and etcd is found on the PATH.
-func etcdPath() string { return os.Getenv("TEST_ETCD_SERVER") }
-
 // StartEtcd starts a cluster of one member. The args are additional ones of the server, as in
 // "--quota-backend-bytes=4194304".
 func StartEtcd(tb TB, args ...string) *Etcd {
@@ -51,37 +46,33 @@ func StartEtcd(tb TB, args ...string) *Etcd {
 // certificate and key, and config is that of a client which it accepts.
 func StartEtcdTLS(tb TB, config *tls.Config, args ...string) *Etcd {
 	tb.Helper()
-	member := newEtcd(tb, 0)
-	member.scheme, member.client = "https", &http.Transport{TLSClientConfig: config}
-	return startEtcds([]*Etcd{member}, args)[0]
+	return startEtcds(tb, 1, args, func(m *Etcd) {
+		m.scheme, m.client = "https", &http.Transport{TLSClientConfig: config}
+	})[0]
 }
 
 // StartEtcdCluster starts a cluster of n members, and returns when all of them serve.
 func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
 	tb.Helper()
-	members := make([]*Etcd, n)
-	for i := range members {
-		members[i] = newEtcd(tb, i)
-	}
-	return startEtcds(members, args)
+	return startEtcds(tb, n, args, func(*Etcd) {})
 }
 
 // StartEtcdClusterWithLinks is StartEtcdCluster for members with CutOff.
 func StartEtcdClusterWithLinks(tb TB, n int, args ...string) []*Etcd {
 	tb.Helper()
-	members := make([]*Etcd, n)
-	for i := range members {
-		m := newEtcd(tb, i)
+	return startEtcds(tb, n, args, func(m *Etcd) {
 		m.inbound = faultproxy.Start(tb, strings.TrimPrefix(m.peer, "http://"))
 		m.advertise = "http://" + m.inbound.Addr()
-		members[i] = m
-	}
-	return startEtcds(members, args)
+	})
 }
 
-func startEtcds(members []*Etcd, args []string) []*Etcd {
-	tb := members[0].tb
+func startEtcds(tb TB, n int, args []string, change func(*Etcd)) []*Etcd {
 	tb.Helper()
+	members := make([]*Etcd, n)
+	for i := range members {
+		members[i] = newEtcd(tb, i)
+		change(members[i])
+	}
 	for _, m := range members {
 		m.run(members, append([]string{"--initial-cluster-state", "new"}, args...))
 	}
@@ -124,7 +115,7 @@ func (e *Etcd) run(cluster []*Etcd, args []string) {
 	}
 	e.Process = runServer(e.tb, serverSpec{
 		name: "etcd",
-		path: etcdPath(),
+		path: os.Getenv("TEST_ETCD_SERVER"),
 		args: append([]string{
 			"--name", e.name, "--data-dir", filepath.Join(e.dir, "data"), "--log-level", "error",
 			"--listen-client-urls", e.scheme + "://" + e.Addr, "--advertise-client-urls", e.scheme + "://" + e.Addr,

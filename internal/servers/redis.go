@@ -23,12 +23,6 @@ type Redis struct {
 	dir  string
 }
 
-// redisPath returns the path of the program to run as a Redis server: the value of the
-// environment variable TEST_REDIS_SERVER, so that the same tests run on Valkey or
-// another version of Redis (see valkey.sh). If the variable is not set, it returns "", and
-// redis-server is found on the PATH.
-func redisPath() string { return os.Getenv("TEST_REDIS_SERVER") }
-
 // StartRedis starts a Redis that keeps its data in memory only. The args are
 // configuration, as in "--appendonly", "yes".
 func StartRedis(tb TB, args ...string) *Redis {
@@ -56,7 +50,7 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 func runRedis(tb TB, addr, dir string, args ...string) *Process {
 	tb.Helper()
 	return runServer(tb, serverSpec{
-		name: "redis-server", path: redisPath(), args: args, dir: dir,
+		name: "redis-server", path: os.Getenv("TEST_REDIS_SERVER"), args: args, dir: dir,
 		ready: func() error { return pingRedis(addr) },
 	})
 }

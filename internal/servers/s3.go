@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -23,11 +22,6 @@ type S3 struct {
 	Addr string // host:port
 }
 
-// S3Path returns the path of the program to run as S3: the value of the environment variable
-// TEST_S3_SERVER, which "fromsource.sh versitygw" prints. If the variable is not set, it returns
-// "", and versitygw is found on the PATH.
-func S3Path() string { return os.Getenv("TEST_S3_SERVER") }
-
 // StartS3 starts a server with an empty bucket.
 func StartS3(tb TB) *S3 {
 	tb.Helper()
@@ -38,7 +32,7 @@ func StartS3(tb TB) *S3 {
 	}
 	s := &S3{Addr: fmt.Sprintf("127.0.0.1:%d", freePort(tb))}
 	s.Process = runServer(tb, serverSpec{
-		name: "versitygw", path: S3Path(), dir: dir, ready: s.health,
+		name: "versitygw", path: os.Getenv("TEST_S3_SERVER"), dir: dir, ready: s.health,
 		args: []string{
 			"--access", S3User, "--secret", S3Password, "--port", s.Addr, "--health", "/health", "--quiet", "--keep-alive",
 			"posix", data,
@@ -57,7 +51,7 @@ func (s *S3) health() error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the health of versitygw: %s", strings.ToLower(resp.Status))
+		return fmt.Errorf("the health of versitygw: %s", resp.Status)
 	}
 	return nil
 }
