@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -184,5 +185,23 @@ func TestGuardAndFloors(t *testing.T) {
 	abstains(t, s, time.Now(), 2*time.Second)
 	if token := pair(t, s, "name", 0); token <= last {
 		t.Errorf("after the restart the token is %d, want it above %d", token, last)
+	}
+}
+
+// The greatest token is granted, and none above it.
+func TestLastToken(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(driver.MaxToken-1, 10))
+	if token := pair(t, s, "name", 0); token != driver.MaxToken {
+		t.Errorf("the last token is %d, want %d", token, int64(driver.MaxToken))
+	}
+	for _, tokens := range []int{1, 1, 8} {
+		req := request("name", time.Minute)
+		req.Tokens = tokens
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Acquire of %d tokens: %+v, %v, want an error", tokens, res, err)
+		}
 	}
 }

@@ -48,7 +48,7 @@ local function makeToken(lock, floor)
     token = math.max(token, floor, (call('ZSCORE', KEYS[2], lock) or 0) + 1)
   end
   nextToken = nextToken + tokens
-  if token + tokens > 9007199254740992 then
+  if token > 9007199254740992 - tokens then
     return {'last'}
   elseif token + tokens > nextToken then
     call('ZADD', KEYS[2], format('%d', token + tokens - 1), lock)
