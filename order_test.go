@@ -450,3 +450,23 @@ func TestNoticeBeforeTheReply(t *testing.T) {
 		})
 	}
 }
+
+// A hold of which a notice has told is not lost by the answer to a renewal of its place, which was
+// sent before.
+func TestNoticeBeforeTheAnswerToARenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New())
+		first := acquire(t, open(t, store.Store, nil), "a", nil)
+		got := startWaiters(t, open(t, store, nil), "a", 1)
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			time.Sleep(time.Second)
+			return nil
+		})
+		time.Sleep(1700 * ms)
+		release(t, first)
+		lock := <-got
+		time.Sleep(time.Minute)
+		release(t, lock)
+	})
+}

@@ -208,7 +208,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		}
 		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		l.emit(event)
-	case entry.State == driver.Held && r.wasHeld && r.look != granted:
+	case entry.State == driver.Held && r.look != granted:
 		event.Kind = EventRenewed
 		l.emit(event)
 	}
