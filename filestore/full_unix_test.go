@@ -3,9 +3,11 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -89,6 +91,10 @@ func roleFill(s *Store, _ []string) error {
 	if err := release(s, free); err != nil {
 		return err
 	}
+	counter, err := os.ReadFile(s.lockOf("free"))
+	if err != nil {
+		return err
+	}
 	for _, limit := range []uint64{0, 1, 100} {
 		if err := limitFiles(limit); err != nil {
 			return err
@@ -114,6 +120,9 @@ func roleFill(s *Store, _ []string) error {
 		if records, err := s.Lookup(ctx, "held"); len(records) != 1 || err != nil {
 			return fmt.Errorf("lookup with files of up to %d bytes: %v, %w", limit, records, err)
 		}
+	}
+	if c, err := os.ReadFile(s.lockOf("free")); err != nil || !bytes.Equal(c, counter) {
+		return fmt.Errorf("the counter is %q, %v", bytes.TrimSpace(c), err)
 	}
 	own := s.folder.session.Load()
 	own.mu.Lock()

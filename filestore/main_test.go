@@ -348,9 +348,11 @@ func files(tb testing.TB, dir string) []string {
 	return names
 }
 
+// writeFile writes a file at once: a Store that looks at it meanwhile sees no part of it.
 func writeFile(tb testing.TB, path, text string) {
 	tb.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	made := path + ".new"
+	if err := errors.Join(os.WriteFile(made, []byte(text), 0o600), os.Rename(made, path)); err != nil {
 		tb.Fatal(err)
 	}
 }

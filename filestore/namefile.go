@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -112,7 +111,7 @@ func encodeEntries(q *queue, owner string) []byte {
 }
 
 // readFile reads a name's file: its header, and its entries as they are written, and in their order.
-// A file that is not made yet is fs.ErrNotExist.
+// With errNotOurs, text is the line of the header.
 func readFile(file *os.File) (h header, text string, entries []entry, err error) {
 	line := make([]byte, headerSize)
 	n, err := file.ReadAt(line, 0)
@@ -120,25 +119,26 @@ func readFile(file *os.File) (h header, text string, entries []entry, err error)
 		return h, "", nil, err
 	}
 	line = bytes.TrimRight(line[:n], " \n")
+	text = string(line)
 	err = json.Unmarshal(line, &h)
 	switch {
 	case len(bytes.Trim(line, "\x00")) == 0:
-		return h, "", nil, fs.ErrNotExist // Its maker was killed.
+		return h, "", nil, errUnmade
 	case err == nil && h.Format > 0 && h.Format != nameFormat:
-		return h, "", nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, h.Format)
+		return h, text, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, h.Format)
 	case err != nil || n < headerSize || h.Format != nameFormat || h.Name == "" ||
 		h.At < headerSize || h.At > 4*mostRead || h.Size < 0 || h.Size > mostRead:
-		return h, "", nil, errNotOurs
+		return h, text, nil, errNotOurs
 	}
 	body := make([]byte, h.Size)
 	if _, err := file.ReadAt(body, h.At); err != nil && err != io.EOF {
 		return h, "", nil, err
 	}
-	text = string(body)
-	rest, begins := strings.CutPrefix(text, entriesBegin)
+	all := string(body)
+	rest, begins := strings.CutPrefix(all, entriesBegin)
 	rest, ends := strings.CutSuffix(rest, entriesEnd)
 	if !begins || !ends {
-		return h, "", nil, errNotOurs
+		return h, text, nil, errNotOurs
 	}
 	entries = make([]entry, 0, len(rest)/256)
 	for separator, last := " ", int64(0); rest != ""; separator = "," {
@@ -147,15 +147,18 @@ func readFile(file *os.File) (h header, text string, entries []entry, err error)
 		line, isSeparate := strings.CutPrefix(line, separator)
 		e, ok := decodeEntry(line)
 		if !isSeparate || !ok || e.Token <= last || e.Token > driver.MaxToken {
-			return h, "", nil, errNotOurs
+			return h, text, nil, errNotOurs
 		}
 		last = e.Token
 		entries = append(entries, e)
 	}
-	return h, text, entries, nil
+	return h, all, entries, nil
 }
 
-var errNotOurs = errors.New("it is not what this store has written")
+var (
+	errUnmade  = errors.New("its maker was killed")
+	errNotOurs = errors.New("it is not what this store has written")
+)
 
 // decodeEntry is the reverse of entryText.
 func decodeEntry(line string) (e entry, ok bool) {

@@ -62,6 +62,10 @@ func TestUnmadeFiles(t *testing.T) {
 		if records, err := s.Lookup(t.Context(), "name"); len(records) > 0 || err != nil {
 			t.Error(records, err)
 		}
+		if _, err := os.Stat(s.pathOf("name")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after a look the file is there: %v", err)
+		}
+		writeFile(t, s.pathOf("name"), text)
 		next(t, s, "name")
 	}
 }

@@ -94,7 +94,7 @@ func (st *state) read() error {
 	opened, info, err := st.folder.open(st.file, os.O_RDWR)
 	if errors.Is(err, fs.ErrPermission) {
 		if there, _ := st.folder.Lstat(st.file); there != nil && there.Size() == 0 {
-			return nil // Its maker was killed.
+			err = errUnmade
 		}
 	}
 	var h header
@@ -102,8 +102,12 @@ func (st *state) read() error {
 	if err == nil {
 		h, st.former, entries, err = readFile(opened)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if err == errUnmade {
 		opened.Close() // or nothing, if it is nil
+		_ = st.folder.Remove(st.file)
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil && (st.who.name != "" && h.Name != st.who.name || fileName(h.Name) != st.file) {
@@ -114,7 +118,7 @@ func (st *state) read() error {
 		switch isOurs := !errors.Is(err, errNotOurs); {
 		case isOurs:
 			return st.folder.notApplied("read", st.file, err)
-		case host.isOtherBoot(info.ModTime()):
+		case host.isOtherBoot(info.ModTime()) && !strings.Contains(st.former, `"`+host.boot+`"`):
 			st.former = "" // What was not flushed before a power loss may be cut, old, or another file's.
 			return nil
 		}

@@ -3,6 +3,7 @@ package filestore
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,5 +126,29 @@ func TestNoBattery(t *testing.T) {
 	rises(t, "in the next boot", &last, next(t, after, "name"))
 	for _, name := range []string{"detached", "kept", "torn"} {
 		granted(t, after, name, time.Hour)
+	}
+}
+
+// A file of another format that is in use is refused, however the wall clock is set meanwhile. One of
+// an earlier boot is none.
+func TestOtherFormat(t *testing.T) {
+	for _, step := range []time.Duration{0, -time.Hour, 2 * time.Hour} {
+		f, dir := newFakeHost(), t.TempDir()
+		s := openTestOn(t, f.host(), dir)
+		granted(t, s, "name", time.Hour)
+		text, err := os.ReadFile(s.pathOf("name"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := strings.Replace(string(text), `{"holdfast":3`, `{"holdfast":4`, 1)
+		f.step(step)
+		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
+			writeFile(t, s.pathOf("name"), other)
+			_, err = s.Acquire(t.Context(), request("name", time.Hour))
+			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))
+		}
+		f.step(2 * time.Hour)
+		f.reboot()
+		granted(t, openTestOn(t, f.host(), dir), "name", time.Hour)
 	}
 }

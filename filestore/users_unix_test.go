@@ -221,6 +221,14 @@ func TestTwoUsers(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, fileName("unmade")), "") // by a process that was killed
 	stage.as(t, bob, "acquire", dir, "unmade").number()
+	private := openTest(t, dir)
+	granted(t, private, "private", time.Hour)
+	if err := os.Chmod(private.pathOf("private"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if line := stage.as(t, bob, "acquire", dir, "private").line(); !strings.Contains(line, "permission denied") {
+		t.Errorf("who may not open the file of a held name is told %q", line)
+	}
 	holder := stage.as(t, alice, "hold", dir, "name", "1h")
 	rises(t, "to the first", &last, holder.number())
 	waiter := stage.as(t, bob, "hold", dir, "name", "1h")
