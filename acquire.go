@@ -352,8 +352,10 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
 	pause, first := c.backoff.nthDelay(a.pauses), q.failing == 0
-	if a.pauses++; a.once || a.place > 0 { // It must not cost the place.
+	if a.pauses++; a.once {
 		pause = min(pause, soon)
+	} else if a.place > 0 { // It must not cost the place.
+		pause = min(pause, soon, a.place/3)
 	}
 	if first {
 		q.failing = sent

@@ -246,3 +246,15 @@ func useDuration(t *testing.T, ctx context.Context, c *holdfast.Client, store *f
 	}
 	group.Wait()
 }
+
+// TestGreatestMaxHold shows that MaxHold may be the greatest duration.
+func TestGreatestMaxHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{MaxHold: math.MaxInt64})
+		noErr(t, lock.Err())
+		time.Sleep(time.Hour)
+		noErr(t, lock.Err())
+		noErr(t, lock.Release())
+	})
+}

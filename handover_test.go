@@ -308,3 +308,38 @@ func TestAdoptAtTheEndOfTheHold(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// A forgetful store has forgotten grants, and kept their places, as after a failover.
+type forgetful struct {
+	driver.Notifier
+	waiting bool
+}
+
+func (s *forgetful) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	e, err := s.Notifier.Renew(ctx, reqs)
+	if s.waiting {
+		for i := range e {
+			if e[i].State == driver.Held {
+				e[i].State = driver.Waiting
+			}
+		}
+	}
+	return e, err
+}
+
+// D2
+// TestAdoptOfAForgottenGrant shows that a ticket is over when the store has only the place of it.
+func TestAdoptOfAForgottenGrant(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		s := &forgetful{Notifier: memstore.New()}
+		c := open(t, s, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+		ticket, err := lock.HandOver()
+		noErr(t, err)
+		s.waiting = true
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		err = within(t, 0, time.Second, func() error { _, err := c.Adopt(ctx, ticket, nil); return err })
+		wantErr(t, err, holdfast.ErrNotHeld)
+	})
+}

@@ -98,8 +98,8 @@ func (l *lease) asked() time.Duration {
 // holds c.mu.
 func (l *lease) bound() {
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
-	if end := l.since + l.options.MaxHold; l.state == held && l.options.MaxHold > 0 && deadline >= end {
-		deadline, last = end, true
+	if l.state == held && l.options.MaxHold > 0 && deadline-l.since >= l.options.MaxHold {
+		deadline, last = l.since+l.options.MaxHold, true
 		l.deadline.Store(int64(deadline))
 	}
 	if l.due = min(l.due, deadline); l.state == held && last {
@@ -118,7 +118,7 @@ func (l *lease) checkHeld() error {
 		return nil
 	}
 	reason := ErrExpired
-	if l.options.MaxHold > 0 && now >= l.since+l.options.MaxHold {
+	if l.options.MaxHold > 0 && now-l.since >= l.options.MaxHold {
 		reason = ErrMaxHold
 	}
 	l.lose(reason)

@@ -116,7 +116,7 @@ type renewal struct {
 	l       *lease
 	sent    time.Duration
 	asked   time.Duration
-	wasHeld bool       // when it was sent
+	wasHeld bool       // when it was sent, or by a ticket
 	look    lookReason // the same
 }
 
@@ -130,7 +130,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	sent := c.clock.now()
 	for i, l := range leases {
 		asked := cmp.Or(d, l.asked())
-		renewals[i] = renewal{l, sent, asked, l.state >= held, l.look}
+		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
 		timeout = min(timeout, l.renewTimeout(sent))

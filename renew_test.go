@@ -387,3 +387,24 @@ func TestLookAtALockWithoutRenewal(t *testing.T) {
 		noErr(t, within(t, 5*ms, 5*ms, func() error { <-lock.Context().Done(); return nil }))
 	})
 }
+
+// TestPlaceOfAShortTTL shows that a refused renewal does not cost a place, with a slow Backoff.
+func TestPlaceOfAShortTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{100 * ms, 300 * ms, 600 * ms} {
+		virtualRun(t, ttl.String(), func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New())
+			first := closedAtLast(t, store, holdfast.New(store, nil))
+			lock := acquire(t, first, "a", &holdfast.Options{TTL: time.Hour})
+			b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 250 * ms}}))
+			got := startWaiting(t, b, "a", &holdfast.Options{TTL: ttl}, 1)
+			n := store.Calls(faultstore.Acquire)
+			store.Once(faultstore.Renew, faultstore.Refuse)
+			time.Sleep(2 * time.Second)
+			if more := store.Calls(faultstore.Acquire) - n; more > 0 {
+				t.Errorf("%d more acquisitions: the place was lost", more)
+			}
+			release(t, lock)
+			release(t, <-got)
+		})
+	}
+}
