@@ -58,7 +58,8 @@
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
 // no lease, no keep, and no lock but a few under load; it still renews and releases, and the errors
-// show it.
+// show it. An Acquire that gets no answer meanwhile, and is given up, costs the Client its holds
+// with the same TTL: from then on their renewal needs another lease.
 //
 // A server keeps the keys that a name has had until they are compacted, and goes through them in
 // every request for the name. A name that nobody waits for has one key, and one with waiters some

@@ -233,11 +233,12 @@ func (s *Store) endOver(e *entry) {
 	}
 	s.mu.Lock()
 	snapshot, isNotOurs := *e, revision == 0 || !s.isOurs(e.on)
-	if isNotOurs && e.isOver() {
+	isOver := e.isOver() // It may have been renewed meanwhile.
+	if isNotOurs && isOver {
 		s.forget(e)
 	}
 	s.mu.Unlock()
-	if !isNotOurs {
+	if isOver && !isNotOurs {
 		_, _ = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
 	}
 }
