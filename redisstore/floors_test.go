@@ -188,7 +188,7 @@ func TestGuardAndFloors(t *testing.T) {
 	}
 }
 
-// The greatest token is granted, and none above it.
+// The greatest token is granted, once, and none above it.
 func TestLastToken(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -202,6 +202,20 @@ func TestLastToken(t *testing.T) {
 		req.Tokens = tokens
 		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire of %d tokens: %+v, %v, want an error", tokens, res, err)
+		}
+	}
+	for together := 2; together <= 8; together++ {
+		server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(driver.MaxToken, 10))
+		var all []*call
+		for i := range together {
+			req := request(strconv.Itoa(i), time.Minute)
+			all = append(all, s.acquireCall(&req))
+		}
+		sendTogether(s, all...)
+		for i, c := range all {
+			if reply, err := s.readReply(c); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("call %d of %d after the last token: %v, %v, want an error", i, together, reply, err)
+			}
 		}
 	}
 }

@@ -79,6 +79,26 @@ func TestTokensWithoutARight(t *testing.T) {
 	}
 }
 
+// Of calls that are sent together, one that fails for want of a right leaves the others granted.
+func TestRightOnSomeLocks(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	server.Do("ACL", "SETUSER", "some", "on", ">pw", "~lock:*", "&lock:*", "+@all", "-set", "(+set ~lock:\x1f* ~lock:a ~lock:c)")
+	s := openFromURL(t, "redis://some:pw@"+server.Addr)
+	var together []*call
+	for _, name := range []string{"a", "b", "c"} {
+		req := request(name, time.Minute)
+		together = append(together, s.acquireCall(&req))
+	}
+	sendTogether(s, together...)
+	for i, c := range together {
+		reply, err := s.readReply(c)
+		if token, _ := reply.(int64); token > 0 != (i != 1) || driver.IsNotApplied(err) != (i == 1) {
+			t.Errorf("call %d is answered %v, %v", i, reply, err)
+		}
+	}
+}
+
 // Whatever right a user lacks: an error that says that nothing was changed is true, and says what
 // the user lacks.
 func TestMissingRights(t *testing.T) {

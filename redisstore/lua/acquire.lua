@@ -18,14 +18,15 @@ if allFree or place ~= '0' or limit ~= '1' or call('EXISTS', unpack(KEYS, shared
     last = clock + tokens * locks
     call('SET', KEYS[1], format('%d', last))
   end
-  nextToken = last - tokens * locks + 1
+  nextToken = last < 9007199254740992 and last - tokens * locks + 1 or last -- Above, a double is no longer exact.
   if not allFree then
     call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('(%d', nextToken))
   end
 end
 if allFree and last < 9007199254740992 then
   for i = 1, locks do
-    if call('SET', KEYS[shared + i], ARGV[2 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl) then
+    local set = redis.pcall('SET', KEYS[shared + i], ARGV[2 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl)
+    if set and set.ok then
       answers[i], answered, nextToken = nextToken, answered + 1, nextToken + tokens
     end
   end
