@@ -4,6 +4,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -220,6 +221,27 @@ func TestSweep(t *testing.T) {
 	}
 	if left := value[string](t, s, "SELECT string_agg(name, ' ' ORDER BY name) FROM @.locks"); left != "awaited far ahead held" {
 		t.Errorf("left are %s", left)
+	}
+}
+
+// A name has no token above the greatest, neither alone nor at the end of a block.
+func TestGreatestToken(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	granted, _ := grant(t, s, "name", time.Minute)
+	release(t, s, granted)
+	execute(t, s, "UPDATE @.locks SET last_token = $1", int64(driver.MaxToken-1))
+	for _, step := range []struct {
+		tokens int
+		want   int64
+	}{{2, 0}, {1, driver.MaxToken}, {1, 0}} {
+		req := request("name", time.Minute)
+		req.Tokens = step.tokens
+		res, err := s.Acquire(t.Context(), req)
+		if res.Token != step.want || res.Granted != (err == nil) || err != nil && !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Acquire of %d tokens: %+v, %v, want the token %d", step.tokens, res, err, step.want)
+		}
+		release(t, s, req)
 	}
 }
 
