@@ -30,6 +30,14 @@ func (k Key) String() string {
 	return strconv.FormatInt(k.bits, 10)
 }
 
+// parameters returns the parameters of an SQL function for a key, and their values.
+func (k Key) parameters() (string, []any) {
+	if k.pair {
+		return "($1::int, $2::int)", []any{int32(k.bits >> 32), int32(k.bits)}
+	}
+	return "($1::bigint)", []any{k.bits}
+}
+
 // A KeyScheme makes the key of a lock from its name. Programs exclude each other if they make the
 // same key. Names that share a key, even by accident, are one lock.
 type KeyScheme func(name string) (Key, error)

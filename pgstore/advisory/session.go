@@ -118,45 +118,57 @@ func (s *session) bound(deadline time.Time) error {
 	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
-// exchangeStatement unlocks and tries keys in their order, each of which is a bigint or a pair. It
-// returns the server process, and for each key a value if it was unlocked, or is locked now.
-const exchangeStatement = `SELECT pg_catalog.pg_backend_pid()::bigint UNION ALL SELECT CASE WHEN CASE
-		WHEN tries AND pair THEN pg_catalog.pg_try_advisory_lock((bits >> 32)::int, bits::bit(32)::int)
-		WHEN tries THEN pg_catalog.pg_try_advisory_lock(bits)
-		WHEN pair THEN pg_catalog.pg_advisory_unlock((bits >> 32)::int, bits::bit(32)::int)
-		ELSE pg_catalog.pg_advisory_unlock(bits)
-	END THEN CASE WHEN tries THEN %s ELSE 1::bigint END END
-	FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bool[]), pg_catalog.unnest($3::bool[])) AS k (bits, pair, tries)`
+// statement is the text of a statement that returns a value if a condition is true, and the server
+// process.
+func statement(condition, value string) string {
+	return "SELECT CASE WHEN " + condition + " THEN " + value + " END, pg_catalog.pg_backend_pid()"
+}
 
-// execute unlocks and tries the keys of calls. It returns an error if the session cannot be used
-// any more. Each batch has this statement, also one without keys: its reply shows that the session
-// is alive.
+// execute unlocks and tries the keys of calls in their order, a statement for each, in one round
+// trip. It returns an error if the session cannot be used any more. A batch without keys has a
+// statement, too: its reply shows that the session is alive.
 func (s *session) execute(calls []*call) error {
-	bits, pairs, tries := make([]int64, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
-	for i, c := range calls {
-		bits[i], pairs[i], tries[i] = c.entry.key.bits, c.entry.key.pair, c.req != nil
+	var batch pgx.Batch
+	for _, c := range calls {
+		if parameters, args := c.entry.key.parameters(); c.req != nil {
+			batch.Queue(statement("pg_catalog.pg_try_advisory_lock"+parameters, s.store.drawToken), args...)
+		} else {
+			batch.Queue(statement("pg_catalog.pg_advisory_unlock"+parameters, "1::bigint"), args...)
+		}
+	}
+	if len(calls) == 0 {
+		batch.Queue(statement("true", "1::bigint"))
 	}
 	s.used = time.Now()
-	rows, _ := s.conn.Query(context.Background(), s.store.exchange, bits, pairs, tries) // CollectRows returns its error.
-	values, refusal := pgx.CollectRows(rows, pgx.RowTo[*int64])
+	results := s.conn.SendBatch(context.Background(), &batch)
+	var values []*int64 // of the statements before one that was refused
+	pid := s.pid
+	for len(values) < batch.Len() && pid == s.pid {
+		var value *int64
+		if results.QueryRow().Scan(&value, &pid) != nil {
+			break // Close returns the error.
+		}
+		values = append(values, value)
+	}
+	refusal := results.Close()
 	switch {
-	case refusal == nil && *values[0] != int64(s.pid):
+	case pid != s.pid:
 		return errors.New("another server process replies, so there is a pooler of transactions in the path")
-	case len(calls) == 0:
+	case refusal != nil && len(values) >= len(calls):
 		return refusal
 	}
 	for i, c := range calls {
 		err := refusal
-		if err == nil {
-			if c.value = values[i+1]; c.value == nil || c.req == nil || *c.value >= c.req.Floor {
+		if i < len(values) {
+			if c.value = values[i]; c.value == nil || c.req == nil || *c.value >= c.req.Floor {
 				continue
 			}
 			if *c.value, err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err == nil {
 				continue
 			}
 		}
-		// The server has refused a statement, perhaps halfway. The key of a try was to stay locked
-		// in the case of success alone.
+		// The key of a try was to stay locked in the case of success alone. What follows a
+		// statement that was refused is not carried out.
 		if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
 			return errors.Join(err, unlockErr)
 		}

@@ -40,7 +40,6 @@ type Store struct {
 	options     Options
 	configErr   error  // returned by every call if the arguments of New are invalid
 	drawToken   string // an SQL expression
-	exchange    string // the statement of a batch
 	lockTimeout time.Duration
 	notices     notices.Registry
 	running     sync.WaitGroup // watch and waits
@@ -79,7 +78,6 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
 	}
-	s.exchange = fmt.Sprintf(exchangeStatement, s.drawToken)
 	switch {
 	case pool == nil:
 		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)

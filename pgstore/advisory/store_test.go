@@ -106,7 +106,8 @@ func TestNoticeHasTheToken(t *testing.T) {
 	}
 }
 
-// An attempt that took the key and then failed has given it back.
+// A statement that is refused costs no call before it in its batch. Its own attempt, which took the
+// key, and those behind it have given back what they have.
 func TestFailedAfterLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
@@ -117,18 +118,27 @@ func TestFailedAfterLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 1)") // It may have failed before.
-	kept := grant(t, s, "kept", time.Minute)
-	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740991)")
-	first, second := attempt(t, s, "name"), attempt(t, s, "name")
-	s.main.send(t.Context(), []*call{first, second})
-	for _, c := range []*call{first, second} {
+	kept, ended := grant(t, s, "kept", time.Minute), grant(t, s, "ended", time.Minute)
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
+	last, failing := attempt(t, s, "last"), []*call{attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "behind")}
+	unlock := &call{entry: s.owners[owned{ended.Name, ended.Owner}]}
+	s.main.send(t.Context(), append([]*call{last, failing[0], unlock}, failing[1:]...))
+	if !last.res.Granted || last.res.Token != driver.MaxToken || unlock.value == nil || unlock.err != nil {
+		t.Errorf("what was not refused: %+v, %v, and %v, %v", last.res, last.err, unlock.value, unlock.err)
+	}
+	for _, c := range failing {
 		if c.res.Granted || !driver.IsNotApplied(c.err) {
-			t.Errorf("Acquire when no token is left gives %+v, %v, want an error", c.res, c.err)
+			t.Errorf("Acquire of %q when no token is left gives %+v, %v, want an error", c.req.Name, c.res, c.err)
 		}
 	}
-	grant(t, other, "name", time.Minute)
-	if got := stateOf(t, s, kept); got != driver.Held {
-		t.Errorf("Renew of another lock: %v, want held", got)
+	for _, name := range []string{"name", "behind", "ended"} {
+		grant(t, other, name, time.Minute)
+	}
+	for _, req := range []driver.Request{kept, *last.req} {
+		if got := stateOf(t, s, req); got != driver.Held {
+			t.Errorf("Renew of %q: %v, want held", req.Name, got)
+		}
+		refused(t, other, req.Name)
 	}
 }
 
