@@ -24,7 +24,6 @@ type bug struct {
 	breaks        func(p *process) breakFunc
 	guarantees    func(p *process) driver.Guarantees
 	close         func(p *process) error
-	notifies      func(p *process, f func(name, owner string, token int64)) (stop func())
 
 	// notice reports whether a notice is to be sent.
 	notice func(p *process, name, owner string, token *int64) bool
@@ -160,24 +159,17 @@ func (p *process) request(owner string) (driver.Request, bool) {
 	return req, ok
 }
 
-// looking changes the answers of Lookup.
-func looking(change func(records []driver.Record) []driver.Record) func(*process) lookupFunc {
+// showing changes the records of Lookup.
+func showing(change func(rec *driver.Record)) func(*process) lookupFunc {
 	return func(p *process) lookupFunc {
 		return func(ctx context.Context, name string) ([]driver.Record, error) {
 			records, err := p.Notifier.Lookup(ctx, name)
-			return change(records), err
+			for i := range records {
+				change(&records[i])
+			}
+			return records, err
 		}
 	}
-}
-
-// showing changes the records of Lookup.
-func showing(change func(rec *driver.Record)) func(*process) lookupFunc {
-	return looking(func(records []driver.Record) []driver.Record {
-		for i := range records {
-			change(&records[i])
-		}
-		return records
-	})
 }
 
 // listing changes what List yields. prefix is what the correct store is called with.

@@ -176,13 +176,6 @@ func (p *process) notify(name, owner string, token int64) {
 }
 
 func (p *process) Notify(f func(name, owner string, token int64)) (stop func()) {
-	if p.bug.notifies != nil {
-		return p.bug.notifies(p, f)
-	}
-	return p.listen(f)
-}
-
-func (p *process) listen(f func(name, owner string, token int64)) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(p.listeners, &f)
