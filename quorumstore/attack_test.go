@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -36,68 +35,6 @@ func TestSilenceIsNotLost(t *testing.T) {
 		d := took(func() { _, err = client.Acquire(ctx, "other", nil) })
 		if !errors.Is(err, holdfast.ErrUnavailable) || d > 10*time.Minute {
 			t.Errorf("after %v: %v", d, err)
-		}
-	})
-}
-
-// A Release with Keep of an owner that another Store has acquired keeps the name, also if a renewal
-// under way finds half of the hold gone.
-func TestKeepOvertakesARenewal(t *testing.T) {
-	inBubble(t, 4, func(t *testing.T, c cluster) {
-		req := request("mine")
-		grant(t, c.client(t), req)
-		conns := c.connect()
-		s := join(t, conns)
-		for i, conn := range conns {
-			conn.Once(faultstore.Renew, slow(50*time.Millisecond, 0))
-			if i >= 2 {
-				conn.Once(faultstore.Release, slow(100*time.Millisecond, 0))
-			}
-		}
-		renewed := make(chan driver.State)
-		go func() { renewed <- renew(t, s, req) }()
-		synctest.Wait()
-		kept, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: time.Minute})
-		if !kept || err != nil {
-			t.Errorf("Release: %v, %v", kept, err)
-		}
-		if got := <-renewed; got != driver.Lost {
-			t.Errorf("the renewal is answered %v, want lost", got)
-		}
-		time.Sleep(time.Second)
-		for i, server := range c {
-			if records, _ := server.memory().Lookup(t.Context(), name); len(records) != 1 || !records[0].Kept {
-				t.Errorf("node %d has %v", i, records)
-			}
-		}
-	})
-}
-
-// A renewal that a majority has confirmed is answered Lost if the undoing of its Acquire has begun
-// before the answer.
-func TestRenewalMeetsAnUndo(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		for i, conn := range conns {
-			conn.Set(faultstore.Acquire, slow(0, time.Duration(80+20*i)*time.Millisecond))
-			conn.Set(faultstore.Renew, slow(0, 100*time.Millisecond))
-			conn.Set(faultstore.Release, slow(time.Second, 0))
-		}
-		req := request("mine")
-		req.TTL = 100 * time.Millisecond // It is granted too late.
-		renewed := make(chan driver.State)
-		go func() {
-			time.Sleep(50 * time.Millisecond)
-			long := req
-			long.TTL = time.Minute
-			renewed <- renew(t, s, long)
-		}()
-		if res, err := s.Acquire(t.Context(), req); err == nil {
-			t.Fatalf("%+v", res)
-		}
-		if got := <-renewed; got != driver.Lost {
-			t.Errorf("the renewal is answered %v", got)
 		}
 	})
 }

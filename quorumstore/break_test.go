@@ -43,7 +43,7 @@ func TestBreakToken(t *testing.T) {
 					case mine:
 						req.Floor = token
 					}
-					if res, err := c[i].memory().Acquire(t.Context(), req); err != nil || !res.Granted || (res.Token == token) != (holder == mine) {
+					if res, err := c[i].store.Acquire(t.Context(), req); err != nil || !res.Granted || (res.Token == token) != (holder == mine) {
 						t.Fatalf("Acquire at node %d: %+v, %v", i, res, err)
 					}
 				}
@@ -60,7 +60,7 @@ func TestBreakToken(t *testing.T) {
 					if holder == mine {
 						holder = free
 					}
-					if got := c[i].holder(name); holder != hung && got != holder {
+					if got := c[i].holder(); holder != hung && got != holder {
 						t.Errorf("node %d has %q after Break, want %q", i, got, holder)
 					}
 				}

@@ -3,10 +3,10 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,12 +20,13 @@ type cluster []*server
 
 // A server keeps the locks of one node.
 type server struct {
-	tb   testing.TB
-	over chan struct{} // closed when the test is over
+	tb    testing.TB
+	space string          // of memstore.Named
+	store *memstore.Store // of the space, without faults
+	over  chan struct{}   // closed when the test is over
 
 	mu    sync.Mutex
-	ahead time.Duration // of its clock against ours
-	store *memstore.Store
+	ahead time.Duration    // of its clock against ours
 	fault faultstore.Fault // meets every request
 }
 
@@ -33,21 +34,23 @@ func newCluster(tb testing.TB, size int) cluster {
 	var c cluster
 	tb.Cleanup(func() { time.Sleep(time.Hour) }) // in virtual time: for what is slow to come back
 	for range size {
-		s := &server{tb: tb, over: make(chan struct{})}
-		s.restart()
+		space := fmt.Sprint("server ", owners.Add(1))
+		s := &server{tb: tb, space: space, store: memstore.Named(space), over: make(chan struct{})}
 		tb.Cleanup(func() { close(s.over) })
 		c = append(c, s)
 	}
 	return c
 }
 
+var everyOp = []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break}
+
 // connect makes a client's own stores of the servers. Their requests meet with the faults of the
 // server, and of the conn.
 func (c cluster) connect() []*conn {
 	var conns []*conn
 	for _, s := range c {
-		net := faultstore.Wrap(&backend{server: s})
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release, faultstore.Lookup, faultstore.Break} {
+		net := faultstore.Wrap(&backend{memstore.Named(s.space), s})
+		for _, op := range everyOp {
 			net.Set(op, func(ctx context.Context, op faultstore.Op, apply func()) error {
 				if fault := s.current(); fault != nil {
 					return fault(ctx, op, apply)
@@ -63,64 +66,28 @@ func (c cluster) connect() []*conn {
 
 // A backend is the side of a server that one client is connected to.
 type backend struct {
-	*server
-	closed atomic.Bool
+	driver.Store
+	server *server
 }
 
 // Acquire grants tokens by the server's clock.
 func (b *backend) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	b.mu.Lock()
-	if b.ahead != 0 {
-		req.Floor = max(req.Floor, time.Now().Add(b.ahead).UnixMicro())
+	b.server.mu.Lock()
+	if ahead := b.server.ahead; ahead != 0 {
+		req.Floor = max(req.Floor, time.Now().Add(ahead).UnixMicro())
 	}
-	b.mu.Unlock()
-	return b.open().Acquire(ctx, req)
+	b.server.mu.Unlock()
+	return b.Store.Acquire(ctx, req)
 }
 
-func (b *backend) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	return b.open().Renew(ctx, reqs)
-}
-
-func (b *backend) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	return b.open().Release(ctx, req)
-}
-
-func (b *backend) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return b.open().Lookup(ctx, name)
-}
-
+// List meets with the fault of a Lookup.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	if fault := b.current(); fault != nil {
+	if fault := b.server.current(); fault != nil {
 		if err := fault(ctx, faultstore.Lookup, func() {}); err != nil {
 			return func(yield func(driver.Record, error) bool) { yield(driver.Record{}, err) }
 		}
 	}
-	return b.open().List(ctx, prefix)
-}
-
-func (b *backend) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return b.open().Break(ctx, name, token)
-}
-
-func (b *backend) Guarantees() driver.Guarantees { return b.memory().Guarantees() }
-
-func (b *backend) Close() error {
-	b.closed.Store(true)
-	return nil
-}
-
-// closedStore is what a backend that is closed has.
-var closedStore = func() *memstore.Store {
-	s := memstore.New()
-	_ = s.Close() // It returns nil.
-	return s
-}()
-
-func (b *backend) open() *memstore.Store {
-	if b.closed.Load() {
-		return closedStore
-	}
-	return b.memory()
+	return b.Store.List(ctx, prefix)
 }
 
 // client makes a client that the test closes in the end.
@@ -140,11 +107,20 @@ func stores(conns []*conn) []driver.Store {
 	return nodes
 }
 
-// restart makes the server forget everything.
+// restart makes the server forget its holds.
 func (s *server) restart() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.store = memstore.New()
+	var records []driver.Record
+	for rec, err := range s.store.List(context.Background(), "") {
+		if err != nil {
+			s.tb.Error(err)
+		}
+		records = append(records, rec)
+	}
+	for _, rec := range records {
+		if _, err := s.store.Break(context.Background(), rec.Name, 0); err != nil {
+			s.tb.Error(err)
+		}
+	}
 }
 
 // step sets how far the clock of the server is ahead.
@@ -167,22 +143,21 @@ func (s *server) current() faultstore.Fault {
 	return s.fault
 }
 
-func (s *server) memory() *memstore.Store {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.store
-}
-
-// holder returns the holder of a name on the server.
-func (s *server) holder(name string) string {
-	records, err := s.memory().Lookup(context.Background(), name)
+// records returns those of the name on the server.
+func (s *server) records() []driver.Record {
+	records, err := s.store.Lookup(context.Background(), name)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	if len(records) == 0 {
-		return ""
+	return records
+}
+
+// holder returns the holder of the name on the server, "" if it is free.
+func (s *server) holder() string {
+	if records := s.records(); len(records) > 0 {
+		return records[0].Holder
 	}
-	return records[0].Holder
+	return ""
 }
 
 // hang never answers, whatever becomes of the context.

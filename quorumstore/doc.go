@@ -19,8 +19,8 @@
 // higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
 // clocks do and whenever holds expire: two majorities share a node, and that node has granted both
 // tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
-// checked exhaustively, together with the variants that do not work (the greatest of counters;
-// writing it back to nodes that still hold; nodes that forget), by the tests of this package.
+// checked exhaustively, together with variants that do not work (the greatest of the tokens; nodes
+// that forget), by the tests of this package.
 //
 // What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be
 // forgotten, since one node that forgets a hold can be one too many. Each node must be one that all

@@ -16,10 +16,10 @@ import (
 // propose floors as if their clocks were anywhere, and give up at any moment.
 //
 // Some of that needs no step of its own. A request that is refused is like one
-// that is never applied, and a contender who gives up like one who waits for
-// ever. A hold need not end before somebody else is granted the name, so that
+// that is never applied, and a contender that gives up like one that waits for
+// ever. A hold need not end before another owner is granted the name, so that
 // it ends in the same step; or it does not end, and the request is never
-// applied.
+// applied. An owner asks each node once, so a node's holder makes no difference.
 //
 // What must hold: no two acquisitions that succeeded have one token, and one
 // that began after another had succeeded has a higher one.
@@ -30,30 +30,23 @@ const (
 	modelClients = 3
 )
 
+var modelFloors = []uint8{0, 2, 4}
+
 // A protocol is a way to make one token of what the nodes granted.
 type protocol struct {
-	name      string
-	clients   int
-	floors    []uint8
-	rounds    int  // how often the first client may ask, under one owner
-	greatest  bool // take the greatest token granted
-	writeBack bool // and write it back to a majority before it counts
-	unchecked bool // which looks at the holder only, not at the counter
-	forgets   bool // one node forgets everything, once
-	abstains  bool // and takes no part until those who knew it before are through
-	broken    bool
+	name     string
+	clients  int
+	greatest bool // take the greatest token granted
+	forgets  bool // one node forgets everything, once
+	abstains bool // and takes no part until those that knew it before are through
+	broken   bool
 }
 
-var someFloors = []uint8{0, 2, 4}
-
 var protocols = []protocol{
-	{name: "one value", clients: 3, floors: someFloors, rounds: 1},
-	{name: "one value, asked again", clients: 2, floors: someFloors, rounds: 2},
-	{name: "one value, a node forgets and abstains", clients: 2, floors: someFloors, rounds: 1, forgets: true, abstains: true},
-	{name: "one value, a node forgets", clients: 2, floors: someFloors, rounds: 1, forgets: true, broken: true},
-	{name: "greatest value", clients: 2, floors: someFloors, rounds: 1, greatest: true, broken: true},
-	{name: "written back", clients: 2, floors: someFloors, rounds: 1, greatest: true, writeBack: true},
-	{name: "written back, holder checked only", clients: 2, floors: someFloors, rounds: 1, greatest: true, writeBack: true, unchecked: true, broken: true},
+	{name: "one value", clients: 3},
+	{name: "one value, a node forgets and abstains", clients: 2, forgets: true, abstains: true},
+	{name: "one value, a node forgets", clients: 2, forgets: true, broken: true},
+	{name: "greatest value", clients: 2, greatest: true, broken: true},
 }
 
 func TestTokensByExhaustion(t *testing.T) {
@@ -80,8 +73,6 @@ type state struct {
 }
 
 type modelNode struct {
-	holder  uint8 // 0 for none, else a client counted from 1
-	token   uint8 // of the hold
 	counter uint8
 	away    uint8 // after forgetting: the clients that must be through, as bits; plus awayBit
 	lanes   [modelClients]modelLane
@@ -91,19 +82,15 @@ const awayBit = 0x80
 
 // A modelLane is what is under way between a client and a node.
 type modelLane struct {
-	stray   uint8 // a request of the last round, still to be applied: its floor + 1
 	asked   bool  // a request is still to be applied
 	granted uint8 // the answer to it, 0 if refused or still to be asked
-	writing bool  // a write-back is still to be applied
-	acked   bool  // its answer
 }
 
 type modelClient struct {
 	phase phase
-	round uint8
 	floor uint8
 	above uint8 // the greatest token of those that had succeeded when it began
-	token uint8 // what it writes back, or has
+	token uint8
 }
 
 type phase uint8
@@ -111,7 +98,6 @@ type phase uint8
 const (
 	waiting phase = iota
 	asking
-	writing
 	succeeded
 	failed
 )
@@ -139,11 +125,6 @@ func (m *model) explore() {
 
 // reach notes a state that can come about.
 func (m *model) reach(s state) {
-	if m.rounds == 1 && !m.writeBack { // who holds the name makes no difference
-		for n := range s.nodes {
-			s.nodes[n].holder, s.nodes[n].token = 0, 0
-		}
-	}
 	var k key
 	for n := range s.nodes {
 		k[n] = s.nodes[n].pack()
@@ -165,84 +146,51 @@ func (m *model) reach(s state) {
 type key [modelNodes + 1]uint64
 
 func (n *modelNode) pack() uint64 {
-	bits := uint64(n.holder) | uint64(n.token)<<2 | uint64(n.counter)<<6 | uint64(n.away)<<10
+	bits := uint64(n.counter) | uint64(n.away)<<4
 	for c, lane := range n.lanes {
-		bits |= lane.pack() << (18 + 10*c)
-	}
-	return bits
-}
-
-func (l modelLane) pack() uint64 {
-	bits := uint64(l.stray) | uint64(l.granted)<<3
-	for i, set := range []bool{l.asked, l.writing, l.acked} {
-		if set {
-			bits |= 1 << (7 + i)
+		packed := uint64(lane.granted)
+		if lane.asked {
+			packed |= 1 << 4
 		}
+		bits |= packed << (12 + 5*c)
 	}
 	return bits
 }
 
 func (c modelClient) pack() uint64 {
-	return uint64(c.phase) | uint64(c.round)<<3 | uint64(c.floor)<<5 | uint64(c.above)<<8 | uint64(c.token)<<12
+	return uint64(c.phase) | uint64(c.floor)<<3 | uint64(c.above)<<6 | uint64(c.token)<<10
 }
 
 // clientSteps takes every step that a client can take.
 func (m *model) clientSteps(s state, c int) {
-	client := s.clients[c]
-	switch client.phase {
+	switch s.clients[c].phase {
 	case waiting:
 		if c > 0 && s.clients[c-1].phase == waiting {
 			return // they are alike: they begin in order
 		}
-		for _, other := range s.clients {
-			if other.phase == succeeded {
-				client.above = max(client.above, other.token)
-			}
-		}
-		m.ask(s, c, client)
+		m.ask(s, c)
 	case asking:
 		m.countVotes(s, c)
-		if c == 0 && int(client.round) < m.rounds {
-			m.ask(s, c, client)
+		if m.abstains { // It matters whether it waits on.
+			m.end(s, c, failed)
 		}
-		m.giveUp(s, c)
-	case writing:
-		acks := 0
-		for n := range s.nodes {
-			if s.nodes[n].lanes[c].acked {
-				acks++
-			}
-		}
-		if acks >= modelNeed {
-			m.succeed(s, c, client.token)
-		}
-		m.giveUp(s, c)
 	}
 }
 
-// giveUp ends a client's part where it matters whether he waits on.
-func (m *model) giveUp(s state, c int) {
-	if m.abstains {
-		m.end(s, c, failed)
+// ask begins an acquisition, with any floor.
+func (m *model) ask(s state, c int) {
+	client := &s.clients[c]
+	for _, other := range s.clients {
+		if other.phase == succeeded {
+			client.above = max(client.above, other.token)
+		}
 	}
-}
-
-// ask begins a round, with any floor.
-func (m *model) ask(s state, c int, client modelClient) {
 	client.phase = asking
-	client.round++
-	for _, floor := range m.floors {
-		next := s
-		for n := range next.nodes {
-			lane := &next.nodes[n].lanes[c]
-			*lane = modelLane{asked: true, stray: lane.stray}
-			if s.nodes[n].lanes[c].asked {
-				lane.stray = client.floor + 1
-			}
-		}
-		next.clients[c] = client
-		next.clients[c].floor = floor
-		m.reach(next)
+	for n := range s.nodes {
+		s.nodes[n].lanes[c].asked = true
+	}
+	for _, client.floor = range modelFloors {
+		m.reach(s)
 	}
 }
 
@@ -256,19 +204,11 @@ func (m *model) countVotes(s state, c int) {
 			}
 		}
 		outcome, token := b.verdictAfter(0)
-		switch {
-		case outcome != verdictWon:
-		case !m.greatest:
+		if m.greatest {
+			token = slices.Max(append(b.tokens(), 0))
+		}
+		if outcome == verdictWon {
 			m.succeed(s, c, uint8(token))
-		case !m.writeBack:
-			m.succeed(s, c, uint8(slices.Max(b.tokens())))
-		default:
-			next := s
-			next.clients[c].phase, next.clients[c].token = writing, uint8(slices.Max(b.tokens()))
-			for n := range next.nodes {
-				next.nodes[n].lanes[c].writing = true
-			}
-			m.reach(next)
 		}
 	}
 }
@@ -286,17 +226,12 @@ func (m *model) succeed(s state, c int, token uint8) {
 	m.end(s, c, succeeded)
 }
 
-// end ends the client's part: what he has sent may still be applied, but he
-// hears no answers.
+// end ends the client's part: what it has sent may still be applied, but it
+// gets no answers.
 func (m *model) end(s state, c int, how phase) {
-	client := &s.clients[c]
-	client.phase, client.above, client.round = how, 0, 0
-	if how == failed {
-		client.token = 0
-	}
+	s.clients[c].phase, s.clients[c].above = how, 0
 	for n := range s.nodes {
-		lane := &s.nodes[n].lanes[c]
-		lane.granted, lane.acked = 0, false
+		s.nodes[n].lanes[c].granted = 0
 		s.nodes[n].away &^= 1 << c
 	}
 	m.reach(s)
@@ -304,80 +239,48 @@ func (m *model) end(s state, c int, how phase) {
 
 // nodeSteps takes every step that can happen at a node.
 func (m *model) nodeSteps(s state, n int) {
-	node := s.nodes[n]
-	put := func(changed modelNode) {
-		next := s
-		next.nodes[n] = changed
-		m.reach(next)
-	}
-	if node.away != 0 {
-		if node.away == awayBit { // all are through that had its word
-			back := node
-			back.away = 0
-			for _, other := range s.nodes {
-				back.counter = max(back.counter, other.counter)
-			}
-			put(back)
+	switch s.nodes[n].away {
+	case 0:
+	case awayBit: // all are through that had its word
+		s.nodes[n].away = 0
+		for _, other := range s.nodes {
+			s.nodes[n].counter = max(s.nodes[n].counter, other.counter)
 		}
+		m.reach(s)
+		return
+	default:
 		return
 	}
 	if m.forgets && !s.forgot {
 		m.forget(s, n)
 	}
 	for c := range m.clients {
-		lane := node.lanes[c]
-		if lane.asked {
-			m.grant(node, c, s.clients[c].floor, func(granted modelNode) {
-				granted.lanes[c].asked = false
-				if s.clients[c].phase == asking {
-					granted.lanes[c].granted = granted.token
-				}
-				put(granted)
-			})
-		}
-		if lane.stray > 0 {
-			m.grant(node, c, lane.stray-1, func(granted modelNode) {
-				granted.lanes[c].stray = 0
-				put(granted)
-			})
-		}
-		if lane.writing {
-			put(m.write(node, c, s.clients[c]))
+		if s.nodes[n].lanes[c].asked {
+			m.grant(s, n, c)
 		}
 	}
 }
 
-// grant grants as every store does: again what this owner holds, and a new
-// token when the hold in the way has ended, his own too.
-func (m *model) grant(node modelNode, client int, floor uint8, granted func(modelNode)) {
-	me := uint8(client + 1)
-	if node.holder == me {
-		granted(node)
+// grant grants as every store does: a new token, above all that it has granted.
+func (m *model) grant(s state, n, c int) {
+	node := &s.nodes[n]
+	node.counter = max(node.counter+1, s.clients[c].floor)
+	node.lanes[c].asked = false
+	if s.clients[c].phase == asking {
+		node.lanes[c].granted = node.counter
 	}
-	node.counter = max(node.counter+1, floor)
-	node.holder, node.token = me, node.counter
-	granted(node)
-}
-
-func (m *model) write(node modelNode, c int, client modelClient) modelNode {
-	node.lanes[c].writing = false
-	if node.holder != uint8(c+1) || !m.unchecked && node.counter > client.token {
-		return node
-	}
-	node.counter = max(node.counter, client.token)
-	node.lanes[c].acked = client.phase == writing
-	return node
+	m.reach(s)
 }
 
 // forget makes a node lose its memory.
 func (m *model) forget(s state, n int) {
 	s.forgot = true
 	node := &s.nodes[n]
-	node.holder, node.token, node.counter = 0, 0, 0
+	node.counter = 0
 	if m.abstains {
 		node.away = awayBit
 		for c, client := range s.clients {
-			if client.phase == asking || client.phase == writing {
+			if client.phase == asking {
 				node.away |= 1 << c
 			}
 		}

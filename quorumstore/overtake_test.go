@@ -43,7 +43,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			{10 * time.Second, "", 2},
 		} {
 			time.Sleep(time.Until(began.Add(want.after)))
-			holder, releases := c[node].holder(name), conns[node].Calls(faultstore.Release)
+			holder, releases := c[node].holder(), conns[node].Calls(faultstore.Release)
 			if holder != want.holder || releases != want.releases {
 				t.Errorf("after %v: holder %q, %d releases sent; want %q, %d", want.after, holder, releases, want.holder, want.releases)
 			}
@@ -60,29 +60,45 @@ func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
 	return nil
 }
 
-// A Release reports the hold that it ends, also if a renewal finds half of it gone meanwhile.
+// A Release with Keep reports the hold that it ends, and keeps the name, also if a renewal under way
+// finds half of the hold gone, or all of it there. The renewal is answered Lost.
 func TestReleaseOvertakesARenewal(t *testing.T) {
-	inBubble(t, 4, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		for i, conn := range conns {
-			conn.Once(faultstore.Renew, slow(50*time.Millisecond, 0))
-			if i >= 2 {
-				conn.Once(faultstore.Release, slow(100*time.Millisecond, 0))
-			}
+	for _, late := range []int{2, 3} { // how many nodes get the release after the renewal
+		for _, adopted := range []bool{false, true} { // from another Store
+			inBubble(t, 4, func(t *testing.T, c cluster) {
+				conns := c.connect()
+				s := join(t, conns)
+				req, first := request("mine"), s
+				if adopted {
+					first = c.client(t)
+				}
+				grant(t, first, req)
+				synctest.Wait()
+				for i, conn := range conns {
+					conn.Once(faultstore.Renew, slow(50*time.Millisecond, 0))
+					if i >= len(conns)-late {
+						conn.Once(faultstore.Release, slow(100*time.Millisecond, 0))
+					}
+				}
+				renewed := make(chan driver.State)
+				go func() { renewed <- renew(t, s, req) }()
+				synctest.Wait()
+				kept, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Keep: time.Minute})
+				if !kept || err != nil {
+					t.Errorf("Release: %v, %v", kept, err)
+				}
+				if got := <-renewed; got != driver.Lost {
+					t.Errorf("the renewal is answered %v, want lost", got)
+				}
+				time.Sleep(time.Second)
+				for i, server := range c {
+					if records := server.records(); len(records) != 1 || !records[0].Kept {
+						t.Errorf("node %d has %v", i, records)
+					}
+				}
+			})
 		}
-		renewed := make(chan driver.State)
-		go func() { renewed <- renew(t, s, req) }()
-		synctest.Wait()
-		if !giveBack(t, s, req) {
-			t.Error("Release reports no hold")
-		}
-		if got := <-renewed; got != driver.Lost {
-			t.Errorf("the renewal is answered %v, want lost", got)
-		}
-	})
+	}
 }
 
 // An acquisition that a node executes late, when its owner has given up and others have followed,

@@ -3,8 +3,6 @@ package quorumstore
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -88,7 +86,7 @@ func renew(t *testing.T, s *Store, req driver.Request) driver.State {
 func (c cluster) holders(t *testing.T, want ...string) {
 	t.Helper()
 	for i, s := range c {
-		if got := s.holder(name); got != want[i] {
+		if got := s.holder(); got != want[i] {
 			t.Errorf("server %d has %q, want %q", i, got, want[i])
 		}
 	}
@@ -104,19 +102,4 @@ func took(f func()) time.Duration {
 	began := time.Now()
 	f()
 	return time.Since(began)
-}
-
-// number is how much of a long proof is run: by the environment, or else so much
-// as an ordinary run has time for.
-func number(t *testing.T, variable string, ordinary int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return ordinary
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
 }

@@ -1,13 +1,10 @@
 package quorumstore
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
@@ -31,48 +28,6 @@ func TestRestOfALostHoldIsReleased(t *testing.T) {
 		}
 		synctest.Wait()
 		c.holders(t, "", "", "")
-	})
-}
-
-// An error has the reply of each node, and matches what holds for the whole.
-func TestError(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		denied := fmt.Errorf("%w: not this name", driver.ErrInvalid)
-		deny := func(_ context.Context, _ faultstore.Op, _ func()) error { return denied }
-		boom := func(_ context.Context, _ faultstore.Op, _ func()) error { return errFault }
-		for what, step := range map[string]struct {
-			faults     []faultstore.Fault
-			notApplied bool
-			permanent  bool
-		}{
-			"refused":                {[]faultstore.Fault{faultstore.Refuse, faultstore.Refuse, faultstore.Refuse}, true, false},
-			"refused by a majority":  {[]faultstore.Fault{faultstore.Refuse, faultstore.Refuse, boom}, true, false},
-			"unclear":                {[]faultstore.Fault{faultstore.Refuse, boom, boom}, false, false},
-			"one of three permanent": {[]faultstore.Fault{deny, boom, boom}, false, false},
-			"permanent":              {[]faultstore.Fault{deny, deny, boom}, true, true},
-		} {
-			for i, f := range step.faults {
-				c[i].set(f)
-			}
-			req := request("mine")
-			_, err := s.Acquire(t.Context(), req)
-			var votes *majorityError
-			if !errors.As(err, &votes) {
-				t.Fatalf("%s: %v does not list the replies", what, err)
-			}
-			if strings.Count(err.Error(), "; node ") != 3 || !strings.Contains(err.Error(), "node 3 (test): ") {
-				t.Errorf("%s: %v", what, err)
-			}
-			if driver.IsNotApplied(err) && !step.notApplied || driver.Permanent(err) && !step.permanent {
-				t.Errorf("%s: not applied %v, permanent %v", what, driver.IsNotApplied(err), driver.Permanent(err))
-			}
-			if strings.Contains(err.Error(), req.Owner) {
-				t.Errorf("%s: %v", what, err)
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-		}
 	})
 }
 

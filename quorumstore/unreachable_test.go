@@ -3,6 +3,7 @@ package quorumstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func retryIn(after time.Duration) faultstore.Fault {
 // one, one after which nothing was changed, one that knows when a majority will be
 // there, or none of these while a node that hangs may yet decide it.
 func TestMajorityOutOfReach(t *testing.T) {
-	refused, corrupt := refuse(faultstore.ErrRefused), refuse(driver.ErrCorrupt)
+	refused, corrupt, reset := refuse(faultstore.ErrRefused), refuse(driver.ErrCorrupt), refuse(errors.New("reset"))
 	healthy := slow(there, back)
 	hung := faultstore.Fault(nil) // stands for server.hang
 	const s = time.Second
@@ -55,13 +56,15 @@ func TestMajorityOutOfReach(t *testing.T) {
 		"one refuses, one hangs":                  {[]faultstore.Fault{refused, healthy, hung}, nil, driver.ErrNotApplied, false, 0, DefaultTimeout},
 		"a majority hangs":                        {[]faultstore.Fault{hung, hung, healthy}, nil, driver.ErrNotApplied, false, 0, DefaultTimeout},
 		"a majority is corrupt":                   {[]faultstore.Fault{corrupt, corrupt, hung}, driver.ErrCorrupt, nil, false, 0, 2 * (there + back)},
+		"one is corrupt":                          {[]faultstore.Fault{corrupt, reset, reset}, nil, driver.ErrCorrupt, false, 0, there + back},
+		"one refuses":                             {[]faultstore.Fault{refused, reset, reset}, nil, driver.ErrNotApplied, false, 0, there + back},
 		"one is corrupt, one refuses":             {[]faultstore.Fault{corrupt, refused, healthy}, driver.ErrNotApplied, driver.ErrCorrupt, false, 0, 2 * (there + back)},
 		"one is loading, one refuses":             {[]faultstore.Fault{retryIn(3 * s), refused, healthy}, driver.ErrNotApplied, nil, true, 3 * s, 2 * (there + back)},
 		"all are loading":                         {[]faultstore.Fault{retryIn(3 * s), retryIn(1 * s), retryIn(2 * s)}, driver.ErrNotApplied, nil, true, 2 * s, there + back},
 		"two are loading, one does not know when": {[]faultstore.Fault{retryIn(3 * s), retryIn(0), refused}, driver.ErrNotApplied, nil, true, 3 * s, there + back},
 		"one is loading, two refuse":              {[]faultstore.Fault{retryIn(3 * s), refused, refused}, driver.ErrNotApplied, nil, false, 0, there + back},
 		"one is loading, one hangs":               {[]faultstore.Fault{retryIn(3 * s), healthy, hung}, nil, driver.ErrNotApplied, false, 0, DefaultTimeout},
-		"two are loading, one grants for good": {[]faultstore.Fault{retryIn(3 * s), retryIn(1 * s), stuck(refuse(errors.New("reset")))},
+		"two are loading, one grants for good": {[]faultstore.Fault{retryIn(3 * s), retryIn(1 * s), stuck(reset)},
 			driver.ErrNotApplied, nil, true, 1 * s, 2 * (there + back)},
 		"two of five are loading, one hangs": {[]faultstore.Fault{retryIn(3 * s), retryIn(2 * s), healthy, healthy, hung},
 			nil, driver.ErrNotApplied, false, 0, DefaultTimeout},
@@ -87,8 +90,11 @@ func TestMajorityOutOfReach(t *testing.T) {
 					t.Errorf("%v: want one that knows when to come back: %v, in %v", err, c.later, c.after)
 				}
 				var votes *majorityError
-				if !errors.As(err, &votes) {
+				if !errors.As(err, &votes) || strings.Count(err.Error(), "; node ") != len(c.nodes) || !strings.Contains(err.Error(), "node 3 (test): ") {
 					t.Errorf("%v does not list the replies", err)
+				}
+				if strings.Contains(err.Error(), "secret") {
+					t.Errorf("%v shows the owner", err)
 				}
 				if d > c.takes+10*time.Millisecond {
 					t.Errorf("%v took %v, want %v", err, d, c.takes)
