@@ -68,10 +68,6 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
-	neutral := fmt.Sprintf("SET statement_timeout = 0; SET lock_timeout = %d", s.store.lockTimeout.Milliseconds())
-	if _, err := conn.PgConn().Exec(ctx, neutral).ReadAll(); err != nil {
-		return err
-	}
 	s.store.mu.Lock()
 	s.store.capacity = capacity
 	s.store.mu.Unlock()

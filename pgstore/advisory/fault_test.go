@@ -410,13 +410,16 @@ func TestNoConnectionLeft(t *testing.T) {
 	}
 	waiter := pgtest.Request("name", time.Minute)
 	waiter.Place = time.Minute
-	told := noticesOf(t, s, waiter.Owner)
+	told, began := noticesOf(t, s, waiter.Owner), time.Now()
 	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
 		t.Fatalf("Acquire by a waiter: %+v, %v", res, err)
 	}
 	pgtest.Signaled(t, told)
 	if got := stateOf(t, s, waiter); got != driver.Lost {
 		t.Errorf("a waiter without a connection is %v, want lost", got)
+	}
+	if took := time.Since(began); took < failurePause {
+		t.Errorf("a waiter without a connection is told so after %v, and would ask for one again at once", took)
 	}
 }
 
@@ -468,6 +471,24 @@ func TestVacuum(t *testing.T) {
 	})
 	if got := stateOf(t, s, waiter); got != driver.Waiting {
 		t.Errorf("the waiter is %v", got)
+	}
+}
+
+// The timeouts that the user has set end neither a wait nor a hold.
+func TestTimeoutsOfTheUser(t *testing.T) {
+	t.Parallel()
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "statement_timeout=100", "lock_timeout=100", "idle_session_timeout=200"), keysOf(t))
+	t.Cleanup(func() { _ = s.Close() })
+	holder := grant(t, s, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	pgtest.Eventually(t, "long wait", func() bool {
+		locks := locksOn(t, s, "name")
+		return len(locks) == 2 && time.Since(locks[1].Since) > 300*time.Millisecond && !locks[1].Granted
+	})
+	for req, want := range map[*driver.Request]driver.State{&holder: driver.Held, &waiter: driver.Waiting} {
+		if got := stateOf(t, s, *req); got != want {
+			t.Errorf("there is %v, want %v", got, want)
+		}
 	}
 }
 

@@ -28,6 +28,10 @@ const (
 	// old.
 	lockTimeout = 10 * time.Second
 
+	// failurePause is how long a place lasts that cannot wait in the server. Its owner then tries
+	// again, which is not to be a burden for a server without connections.
+	failurePause = 250 * time.Millisecond
+
 	// lookInterval is how often an idle connection is looked at. What it has is read for lookTime.
 	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
@@ -180,17 +184,20 @@ func (s *session) execute(calls []*call) error {
 }
 
 // raiseIdleTimeout makes the server end the session when it has heard nothing for a TTL, so that a
-// process that hangs does not keep its locks. TCP has the same, for a network that is cut.
+// process that hangs does not keep its locks. TCP has the same, for a network that is cut. No other
+// timeout of the user ends a statement that waits.
 func (s *session) raiseIdleTimeout(ttl time.Duration) error {
 	ttl = min(ttl, maxIdle) + idleMargin
 	if ttl <= s.idle {
 		return nil
 	}
-	const text = "SELECT pg_catalog.set_config(name, CASE name WHEN 'tcp_keepalives_idle' THEN $2::text ELSE $1::text END, false)" +
-		" FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle')"
+	const text = "SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN $1::text WHEN 'tcp_user_timeout' THEN $1::text" +
+		" WHEN 'tcp_keepalives_idle' THEN $2::text WHEN 'lock_timeout' THEN $3::text ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN" +
+		" ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')"
 	ms := (ttl + time.Millisecond - 1).Milliseconds()
 	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
-	_, err := s.conn.Exec(context.Background(), text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10))
+	_, err := s.conn.Exec(context.Background(), text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10),
+		strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
 	if err == nil {
 		s.idle = ttl
 	}
@@ -209,14 +216,14 @@ func (s *session) unlockAll(key Key) error {
 	return nil
 }
 
-// wait blocks until the server grants the key of a place, or ctx ends. The session is lost if its
-// locks are in doubt.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
+// wait blocks until the server grants the key of a place, ctx ends or the server refuses. It reports
+// whether the place is a hold now. The session is lost if its locks are in doubt.
+func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
 	if s.conn == nil && s.connect(time.Now().Add(batchTimeout)) != nil {
-		return
+		return false
 	}
 	err := errors.Join(s.bound(time.Now().Add(batchTimeout)), s.raiseIdleTimeout(ttl))
 	text := fmt.Sprintf("SELECT CASE WHEN pg_catalog.pg_advisory_lock(%s) IS NOT NULL THEN %s END", e.key.sqlLiteral(), s.store.drawToken)
@@ -230,19 +237,20 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) {
 		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
 		cancel()
 		if refusal == nil && s.store.grant(e, token, s.used.Add(s.idle)) {
-			return
+			return true
 		}
 		// A wait that was cut short may have been granted the key all the same.
 		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
 			err = s.unlockAll(e.key)
 		}
 		if state := pgclient.SQLState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
-			return
+			return false
 		}
 	}
 	if err != nil {
 		s.lose()
 	}
+	return false
 }
 
 // look reads what the server has sent on its own account, such as that the session has ended.

@@ -216,13 +216,15 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	e.prolong(req.Place)
 	s.running.Go(func() {
 		defer cancel()
-		sess.wait(ctx, e, ttl)
+		if !sess.wait(ctx, e, ttl) {
+			_ = retry.Sleep(ctx, failurePause)
+		}
 		s.mu.Lock()
 		wanted, token := e.state != givenUp && !s.closed, int64(0)
 		switch {
 		case e.state == waiting || e.state == givenUp:
 			s.drop(e)
-		case !e.until.After(e.fresh): // The owner may count on the end that was confirmed to it.
+		case e.state == held && !e.until.After(e.fresh): // The owner may count on the end that was confirmed to it.
 			token = e.token
 		}
 		s.mu.Unlock()
