@@ -32,7 +32,7 @@ const (
 	// again, which is not to be a burden for a server without connections.
 	failurePause = 250 * time.Millisecond
 
-	// lookInterval is how often an idle connection is looked at. What it has is read for lookTime.
+	// lookInterval is how often an idle connection is looked at, for lookTime.
 	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
 
@@ -92,9 +92,7 @@ func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	deadline := time.Now().Add(batchTimeout)
-	if time.Since(s.used) > time.Second {
-		s.look()
-	}
+	s.look()
 	keyed, tries, longest := s.store.prepare(calls)
 	var err error
 	if s.conn == nil && tries {
@@ -253,17 +251,17 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	return false
 }
 
-// look reads what the server has sent on its own account, such as that the session has ended.
+// look reads what the server has sent on its own account, such as that the session has ended. A
+// connection in use need not be looked at.
 func (s *session) look() {
-	if s.conn == nil || !hasInput(transport(s.conn)) {
+	if s.conn == nil || time.Since(s.used) < lookInterval {
 		return
 	}
-	raw := s.conn.PgConn().Conn()
-	err := raw.SetReadDeadline(time.Now().Add(lookTime))
+	err := s.bound(time.Now().Add(lookTime))
 	for err == nil {
 		_, err = s.conn.WaitForNotification(context.Background())
 	}
-	if s.conn.IsClosed() || raw.SetReadDeadline(time.Time{}) != nil {
+	if s.conn.IsClosed() || s.bound(time.Time{}) != nil {
 		s.lose()
 	}
 }
