@@ -456,7 +456,11 @@ func request[T any](
 	if byCaller {
 		deadline = callerDeadline
 	}
-	limited, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	values := ctx
+	if ctx.Done() != nil {
+		values = context.WithoutCancel(ctx)
+	}
+	limited, cancel := context.WithDeadline(values, deadline)
 	defer cancel()
 	value, err = call(limited)
 	if err != nil {

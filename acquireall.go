@@ -41,18 +41,21 @@ func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) 
 
 func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, once bool) (*LockSet, error) {
 	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
-	err := options.validate()
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
-	case err != nil:
-	case len(slices.Compact(slices.Clone(names))) < len(names):
-		err = fmt.Errorf("%w: a name is given twice", ErrInvalid)
-	case options.NoRenew:
-		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
 	}
-	for i := 0; i < len(names) && err == nil; i++ {
-		_, err = c.fullName(names[i])
+	for i, name := range names {
+		_, err := c.fullName(name)
+		if i > 0 && name == names[i-1] {
+			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
+		}
+		if err != nil {
+			return nil, opError("acquire", name, err)
+		}
+	}
+	err := options.validate()
+	if err == nil && options.NoRenew {
+		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
 	}
 	if err == nil {
 		err = c.beginCall(ctx)

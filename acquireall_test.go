@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,7 +63,11 @@ func TestAcquireAllChecksItsArguments(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
 		for _, names := range [][]string{nil, {"a", "b", "a"}, {"a", ""}} {
-			wantErr(t, failure(c.AcquireAll(ctx, names, nil)), holdfast.ErrInvalid)
+			err := failure(c.AcquireAll(ctx, names, nil))
+			wantErr(t, err, holdfast.ErrInvalid)
+			if len(names) == 3 && !strings.Contains(err.Error(), `"a": invalid argument: the name is given twice`) {
+				t.Errorf("it does not tell which name is given twice: %v", err)
+			}
 		}
 		for _, o := range []*holdfast.Options{{TTL: 1}, {NoRenew: true}} {
 			wantErr(t, failure(c.AcquireAll(ctx, abc, o)), holdfast.ErrInvalid)
