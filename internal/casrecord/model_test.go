@@ -408,7 +408,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	bounds := [][4]int{{2, 2, 1, 0}, {2, 2, 0, 1}, {3, 1, 1, 0}}
 	if os.Getenv("TEST_WHOLE") != "" {
-		bounds = append(bounds, [][4]int{{2, 2, 1, 1}, {3, 1, 1, 1}, {2, 3, 0, 0}, {3, 2, 0, 0}}...)
+		bounds = append(bounds, [][4]int{{2, 2, 1, 1}, {3, 1, 2, 1}, {2, 2, 2, 0}, {2, 3, 0, 0}}...)
 	}
 	for _, b := range bounds {
 		s := explore(0, b[0], b[1], b[2], b[3])
