@@ -68,16 +68,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			return driver.Result{Held: a.queue.records[0].public(a.queue.waiting())}, nil
 		}
 		a.lasts = time.Now().Add(ttl)
-		if a.lease, err = s.leaseFor(ctx, ttl); err != nil {
+		if a.lease, err = s.leaseFor(ctx, ttl, true); err != nil {
 			return res, err
 		}
 		token, err := s.makeEntry(ctx, a)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
-			s.mu.Lock()
-			s.replace(a.lease)
-			s.mu.Unlock()
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced && s.mayAcquire(ctx, req.Name):
+			s.giveUp(a.lease) // It has a key of somebody else.
 			isReplaced = true
 		case err != nil:
 			return res, err
@@ -98,7 +96,7 @@ func (s *Store) makeEntry(ctx context.Context, a *attempt) (token int64, err err
 	s.mu.Unlock()
 	var ops []clientv3.Op
 	if a.Floor > 0 || a.last > 0 {
-		counters, err := s.leaseFor(ctx, countersLast)
+		counters, err := s.leaseFor(ctx, countersLast, true)
 		if err != nil {
 			return 0, err
 		}
@@ -187,6 +185,14 @@ func (s *Store) noteFound(a *attempt, resp *pb.TxnResponse, revision int64) (err
 		s.base = 0
 	}
 	return nil
+}
+
+// mayAcquire reports whether the user has the rights that an Acquire needs. The server checks those
+// of a transaction that does nothing, too.
+func (s *Store) mayAcquire(ctx context.Context, name string) bool {
+	_, _, err := s.write(ctx, name, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "<", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.entriesKey(name)+"0", ""), s.getEntries(name), clientv3.OpGet(s.tokenKey(name))})
+	return err == nil
 }
 
 // pause waits before what is done again, but for the first time.

@@ -233,8 +233,24 @@ func TestUsers(t *testing.T) {
 		grant(t, writer, req)
 	}
 
-	if res, err := neighbor.Acquire(t.Context(), request("neighbor", 2*time.Hour)); !driver.IsNotApplied(err) {
-		t.Errorf("Acquire without a right: %+v, %v, want it refused", res, err)
+	// A refused user leaves no lease for each try.
+	countLeases := func() int {
+		leases, err := root.Leases(t.Context())
+		must(t, err)
+		return len(leases.Leases)
+	}
+	before := countLeases()
+	for range 3 {
+		refused := request("refused", time.Hour)
+		refused.Name = "another"
+		for _, s := range []*Store{neighbor, team} {
+			if res, err := s.Acquire(t.Context(), refused); !driver.IsNotApplied(err) {
+				t.Errorf("Acquire without a right: %+v, %v, want it refused", res, err)
+			}
+		}
+	}
+	if left := countLeases() - before; left > 1 {
+		t.Errorf("refused users leave %d leases", left)
 	}
 }
 

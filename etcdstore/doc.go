@@ -46,9 +46,10 @@
 // longer than requested (see Guarantees().Grain). When a process dies, or its Store is closed, what
 // it leaves on a lease of several entries ends within the TTL and 4 s from then: the last renewal
 // of one of them has prolonged them all. So a hold may last a third of its TTL longer, and one with
-// NoRenew, or detached, its whole TTL. Each change of the leader starts the time of all of them anew: the hold of
-// a client that has died, and a keep, end only when no change has come for their whole time. None
-// ends sooner. A mark of package once is a keep: after a change of the leader its work is not
+// NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that it had shared,
+// if that is longer than requested. Each change of the leader starts the time of all of them anew:
+// the hold of a client that has died, and a keep, end only when no change has come for their whole
+// time. None ends sooner. A mark of package once is a keep: after a change of the leader its work is not
 // repeated for that much longer, and never, if the leader changes more often. A cluster with an
 // election timeout above a second has longer leases.
 //
@@ -58,8 +59,7 @@
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
 // no lease, no keep, and no lock but a few under load; it still renews and releases, and the errors
-// show it. An Acquire that gets no answer meanwhile, and is given up, costs the Client its holds
-// with the same TTL: from then on their renewal needs another lease.
+// show it.
 //
 // A server keeps the keys that a name has had until they are compacted, and goes through them in
 // every request for the name. A name that nobody waits for has one key, and one with waiters some

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,12 +37,13 @@ const (
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. It ends by its time alone. The goroutine with Store.turn changes a lease, with
-// Store.mu locked.
+// renewed themselves. It ends by its time alone. Entries leave one that is given up when they are
+// renewed: it is kept alive only as long as the server has no space for a successor. The goroutine
+// with Store.turn changes a lease, with Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
-	seconds int64
 	certain time.Time // It lasts until then at least.
+	givenUp bool
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -57,16 +59,16 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least, when the base of
-// the tokens is known. If need be, the caller whose turn it is grants the lease or keeps it alive,
-// also for those that wait.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
+// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
+// caller whose turn it is grants the lease or keeps it alive, also for those that wait. The lease of
+// an Acquire comes when the base of the tokens is known.
+func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
 	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		l, isBased := s.leases[seconds], s.base != 0
-		isNew := l == nil || !l.lasts(time.Now())
+		l, isBased := s.leases[seconds], s.base != 0 || !isAcquire
+		isNew := l == nil || l.givenUp || !l.lasts(time.Now())
 		isReady := isBased && !isNew && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
@@ -88,6 +90,12 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 			err = s.readBase(turnCtx)
 		case err == nil && isNew:
 			err = s.grant(turnCtx, seconds)
+			if errors.Is(err, rpctypes.ErrNoSpace) && l != nil { // What is on the old one stays there.
+				if err = s.prolong(turnCtx, l); err == nil {
+					cancel()
+					return l, nil
+				}
+			}
 		case err == nil:
 			err = s.prolong(turnCtx, l)
 		}
@@ -95,9 +103,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew: // It may have a key of somebody else.
-			s.mu.Lock()
-			s.replace(l)
-			s.mu.Unlock()
+			s.giveUp(l)
 		case err != nil:
 			return nil, driver.NotApplied(err)
 		}
@@ -106,12 +112,12 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 
 // grant makes a lease. What is certain of it counts from before the sending.
 func (s *Store) grant(ctx context.Context, seconds int64) error {
-	l := &lease{seconds: seconds}
+	l := &lease{}
 	err := s.send(ctx, true, func(ctx context.Context) error {
 		s.grants++
 		sent, id := time.Now(), s.session|s.grants%(1<<leaseBits)
 		// The method of the client hides that there is no leader.
-		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: l.seconds}, grpc.WaitForReady(true))
+		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds}, grpc.WaitForReady(true))
 		l.id, l.certain = clientv3.LeaseID(resp.GetID()), sent.Add(time.Duration(resp.GetTTL())*time.Second)
 		return err
 	})
@@ -198,11 +204,11 @@ func (s *Store) isBase(base int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(base, 10))
 }
 
-// replace has entries use another lease than this one from now on. The caller holds s.mu.
-func (s *Store) replace(l *lease) {
-	if s.leases[l.seconds] == l {
-		delete(s.leases, l.seconds)
-	}
+// giveUp has entries use another lease than this one from now on.
+func (s *Store) giveUp(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.givenUp = true
 }
 
 // sweep ends, once a second, the entries that their owners have not renewed in time.
@@ -216,9 +222,12 @@ func (s *Store) sweep() {
 			}
 		}
 		s.mu.Unlock()
+		var group errgroup.Group
+		group.SetLimit(maxOps)
 		for _, e := range due {
-			s.endOver(e)
+			group.Go(func() error { s.endOver(e); return nil })
 		}
+		_ = group.Wait()
 	}
 }
 

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ type renewal struct {
 }
 
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. The queues are
-// read after it, many in one request.
+// read after it, each once, many in one request.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx, "all")
 	if err != nil {
@@ -33,14 +34,20 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	defer cancel()
 	began := time.Now()
 	var renewals []*renewal
+	byName, first := map[string][]*renewal{}, map[time.Duration]*renewal{} // with a TTL
 	for _, req := range reqs {
 		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
-		r.lease, r.err = s.leaseFor(ctx, req.TTL)
+		if of := first[req.TTL]; of != nil {
+			r.lease, r.err = of.lease, of.err
+		} else {
+			r.lease, r.err = s.leaseFor(ctx, req.TTL, false)
+			first[req.TTL] = r
+		}
 		s.beginRenewal(r)
-		renewals = append(renewals, r)
+		renewals, byName[r.Name] = append(renewals, r), append(byName[r.Name], r)
 	}
 	var group sync.WaitGroup
-	for part := range slices.Chunk(renewals, maxOps) {
+	for part := range slices.Chunk(slices.Collect(maps.Values(byName)), maxOps) {
 		group.Go(func() { s.renewTogether(ctx, part) })
 	}
 	group.Wait()
@@ -68,21 +75,24 @@ func (s *Store) beginRenewal(r *renewal) {
 	}
 }
 
-// renewTogether reads the queues of renewals in one request, and completes each.
-func (s *Store) renewTogether(ctx context.Context, renewals []*renewal) {
+// renewTogether reads the queues of names in one request, and completes the renewals of each.
+func (s *Store) renewTogether(ctx context.Context, names [][]*renewal) {
 	var looks []*call
-	for _, r := range renewals {
-		looks = append(looks, &call{op: s.getEntries(r.name)})
+	for _, renewals := range names {
+		looks = append(looks, &call{op: s.getEntries(renewals[0].name)})
 	}
 	err := s.sendAll(ctx, looks...)
 	var group sync.WaitGroup
-	for i, r := range renewals {
+	for i, renewals := range names {
 		var q queue
-		if r.err = cmp.Or(r.err, err); r.err == nil {
-			q, r.err = s.queueOf(looks[i])
+		lookErr := err
+		if lookErr == nil {
+			q, lookErr = s.queueOf(looks[i])
 		}
-		if r.err == nil {
-			group.Go(func() { r.is, r.err = s.renewOne(ctx, r, q) })
+		for _, r := range renewals {
+			if r.err = cmp.Or(r.err, lookErr); r.err == nil {
+				group.Go(func() { r.is, r.err = s.renewOne(ctx, r, q) })
+			}
 		}
 	}
 	group.Wait()
@@ -108,7 +118,7 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.En
 		mustMove, e := r.lasts.Before(r.end), *r.entry
 		isLost := !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token
 		switch {
-		case !isThere && !e.isUnanswered():
+		case !isThere:
 			s.forget(r.entry)
 		case !isLost && e.until.Before(r.end):
 			r.until = r.end
@@ -147,7 +157,7 @@ func (s *Store) move(ctx context.Context, r *renewal, e *entry) (isMoved bool, e
 			ttl, end = left, began.Add(left)
 		}
 	}
-	lease, err := s.leaseFor(ctx, ttl)
+	lease, err := s.leaseFor(ctx, ttl, false)
 	if err != nil {
 		return false, err
 	}

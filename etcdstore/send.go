@@ -24,7 +24,8 @@ const (
 	maxOps       = 128                    // that a server allows in a transaction by default
 )
 
-// A call is a transaction for a name, or a read, which is sent with others.
+// A call is a transaction for a name, or a read, which is sent with others of its kind: a write that
+// hangs is not repeated, and must not use up the time of reads.
 type call struct {
 	name     string // of the lock, "" for a read
 	op       clientv3.Op
@@ -33,13 +34,13 @@ type call struct {
 	err      error
 }
 
-func (s *Store) newCalls() batch.Queue[*call] {
+func (s *Store) newCalls(areReads bool) batch.Queue[*call] {
 	return batch.Queue[*call]{
 		Send: func(ctx context.Context, calls []*call) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(s.alive, cancel)()
-			s.sendCalls(ctx, calls)
+			s.sendCalls(ctx, calls, areReads)
 		},
 		Name:     func(c *call) string { return c.name },
 		InFlight: inFlight, Max: maxOps, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
@@ -58,9 +59,13 @@ func (s *Store) write(
 	return c.resp.GetResponseTxn(), c.revision, c.err
 }
 
-// sendAll has calls sent, with those of other goroutines.
+// sendAll has calls of one kind sent, with those of other goroutines.
 func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
-	err := s.calls.Do(ctx, calls...)
+	queue := &s.writes
+	if calls[0].op.IsGet() {
+		queue = &s.reads
+	}
+	err := queue.Do(ctx, calls...)
 	if errors.Is(err, batch.ErrNotSent) {
 		return driver.NotApplied(err)
 	}
@@ -68,29 +73,29 @@ func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
 }
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
-// evaluates the conditions of all calls in a request before it applies the first. Reads have
-// requests of their own, which may be repeated; a majority confirms them, too. A request that the
-// server refuses is divided: it does so because of one call, or of their number.
-func (s *Store) sendCalls(ctx context.Context, calls []*call) {
-	n, names, isRead := 0, map[string]bool{}, calls[0].op.IsGet()
+// evaluates the conditions of all calls in a request before it applies the first. Reads may be
+// repeated; a majority confirms them, too. A request that the server refuses is divided: it does so
+// because of one call, or of their number.
+func (s *Store) sendCalls(ctx context.Context, calls []*call, areReads bool) {
+	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op
-	for ; n < len(calls) && !names[calls[n].name] && calls[n].op.IsGet() == isRead; n++ {
-		names[calls[n].name] = !isRead
+	for ; n < len(calls) && !names[calls[n].name]; n++ {
+		names[calls[n].name] = !areReads
 		ops = append(ops, calls[n].op)
 	}
-	request, isLone := clientv3.OpTxn(nil, ops, nil), n == 1 && !isRead
+	request, isLone := clientv3.OpTxn(nil, ops, nil), n == 1 && !areReads
 	if isLone { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
 	var txn *clientv3.TxnResponse
-	err := s.send(ctx, isRead, func(ctx context.Context) error {
+	err := s.send(ctx, areReads, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, request)
 		txn = resp.Txn()
 		return err
 	})
 	if n > 1 && isRefusal(err) {
-		s.sendCalls(ctx, calls[:n/2])
-		s.sendCalls(ctx, calls[n/2:])
+		s.sendCalls(ctx, calls[:n/2], areReads)
+		s.sendCalls(ctx, calls[n/2:], areReads)
 		return
 	}
 	for i, c := range calls[:n] {
@@ -105,7 +110,7 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 		c.revision = txn.Header.Revision
 	}
 	if n < len(calls) {
-		s.sendCalls(ctx, calls[n:])
+		s.sendCalls(ctx, calls[n:], areReads)
 	}
 }
 

@@ -41,7 +41,8 @@ type Store struct {
 	end        context.CancelFunc
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
-	calls      batch.Queue[*call]
+	writes     batch.Queue[*call]
+	reads      batch.Queue[*call]
 	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
@@ -80,9 +81,6 @@ func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key
 // isOver reports whether the owner has not renewed the entry in time, and not a moment later.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
 
-// isUnanswered reports whether the Acquire may be under way still.
-func (e *entry) isUnanswered() bool { return e.lease != nil && e.token == 0 }
-
 var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store that uses a client of the caller. Nothing is dialed. The client must stay
@@ -96,7 +94,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		entries: map[string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	s.calls = s.newCalls()
+	s.writes, s.reads = s.newCalls(false), s.newCalls(true)
 	switch {
 	case client == nil:
 		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
@@ -184,11 +182,11 @@ func (s *Store) goWhileOpen(f func()) {
 }
 
 // forget removes an entry that is over, or that another Store has. If its Acquire may be under way
-// still, what that makes must not live as long as the Store: nobody keeps its lease alive any more.
-// Other entries leave the lease when they are renewed. The caller holds s.mu.
+// still, what that makes must not live as long as the Store, so its lease is given up. The caller
+// holds s.mu.
 func (s *Store) forget(e *entry) {
-	if e.isUnanswered() {
-		s.replace(e.lease)
+	if e.lease != nil && e.token == 0 {
+		e.lease.givenUp = true
 	}
 	delete(s.entries, id(e.name, e.owner))
 	if e.unwatch != nil {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,6 +169,9 @@ func TestOneMember(t *testing.T) {
 		"silent server":                          testSilentServer,
 		"certain from the sending":               testCertain,
 		"base that is not known":                 testUnknownBase,
+		"writes that hang":                       testHungWrites,
+		"many that end together":                 testManyEnds,
+		"successor during a renewal":             testSuccessorDuringRenewal,
 		"recipes":                                testRecipes,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -233,6 +237,9 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 		req.Name = name
 		grant(t, s, req)
 	}
+	req := request("owner", 3*ttl) // It is brought back to a shorter time.
+	req.Name = "taken back"
+	grant(t, s, req)
 	renew := func(s *Store, name string) {
 		t.Helper()
 		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
@@ -241,8 +248,10 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 		}
 	}
 	renew(other, "left")
+	renew(other, "taken back")
 	for end := time.Now().Add(ttl + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		renew(s, "renewed")
+		renew(s, "taken back")
 		renew(other, "adopted")
 	}
 	for _, name := range []string{"unrenewed", "left"} {
@@ -255,11 +264,38 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 		must(t, err)
 	}
 	for _, s := range []*Store{s, other} {
-		eventually(t, "end of all entries but one", func() bool {
+		eventually(t, "end of all entries but those that are renewed", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return len(s.entries) <= 1
+			return len(s.entries) <= 2
 		})
+	}
+}
+
+// Many entries that end together end in time, also if a request takes long.
+func testManyEnds(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	for i := range 200 {
+		grant(t, s.Store, driver.Request{Name: fmt.Sprint(i), Owner: "owner", TTL: time.Hour})
+	}
+	slow := func(ctx context.Context, _ any, send func(context.Context) error) error {
+		time.Sleep(20 * time.Millisecond)
+		return send(ctx)
+	}
+	s.onUnary.Store(&slow)
+	s.mu.Lock()
+	over := time.Now().Add(-slack)
+	for _, e := range s.entries {
+		e.until = over
+	}
+	s.mu.Unlock()
+	eventually(t, "end of all", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.entries) == 0
+	})
+	if late := time.Since(over) - slack; late > grain-slack {
+		t.Errorf("the last entry ends %v after its time", late)
 	}
 }
 
@@ -474,8 +510,8 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// Calls that come together go together, but for reads, which may be repeated, and for those of one
-// name, whose conditions the one before may change.
+// Calls that come together go together, but for those of one name, whose conditions the one before
+// may change.
 func testCalls(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	var sizes []int
@@ -486,16 +522,41 @@ func testCalls(t *testing.T, member *servers.Etcd) {
 	s.onUnary.Store(&count)
 	nothing := clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete("none")}, nil)
 	var calls []*call
-	for _, name := range []string{"", "", "a", "b", "a", "c", ""} {
-		c := &call{name: name, op: nothing}
-		if name == "" {
-			c = &call{op: s.getEntries("name")}
-		}
-		calls = append(calls, c)
+	for _, name := range []string{"a", "b", "a", "c"} {
+		calls = append(calls, &call{name: name, op: nothing})
 	}
 	must(t, s.sendAll(t.Context(), calls...))
-	if want := []int{2, 2, 2, 1}; !slices.Equal(sizes, want) {
+	must(t, s.sendAll(t.Context(), &call{op: s.getEntries("name")}, &call{op: s.getEntries("name")}))
+	if want := []int{2, 2, 2}; !slices.Equal(sizes, want) {
 		t.Errorf("the requests have %v calls, want %v", sizes, want)
+	}
+}
+
+// Writes that hang cost no renewal, however many they are.
+func testHungWrites(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	held := grant(t, s.Store, request("owner", time.Hour))
+	hangs := make(chan struct{}, 100)
+	hang := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			hangs <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&hang)
+	var group sync.WaitGroup
+	defer group.Wait()
+	for i := range inFlight + 1 {
+		req := driver.Request{Name: fmt.Sprint("hung", i), Owner: "owner", TTL: time.Hour}
+		group.Go(func() { _, _ = s.Acquire(t.Context(), req) })
+		if i < inFlight {
+			receive(t, hangs)
+		}
+	}
+	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
 	}
 }
 
@@ -545,6 +606,31 @@ func testLateRenewal(t *testing.T, member *servers.Etcd) {
 	})
 }
 
+// A renewal whose hold has ended since it was looked at touches no successor, though that has the
+// same key.
+func testSuccessorDuringRenewal(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	other.prefix = s.prefix
+	held := grant(t, s.Store, request("owner", 10*time.Second))
+	var once sync.Once
+	succeed := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			once.Do(func() {
+				release(t, other, "owner")
+				grant(t, other, request("successor", time.Hour))
+			})
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&succeed)
+	if state := renewed(t, s.Store, "owner", time.Minute, held.Token); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
+	}
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
+		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
+	}
+}
+
 // A hold that another Store renews stays, also when its own Store is about to end it; and it is not
 // shortened.
 func testOtherRenewal(t *testing.T, member *servers.Etcd) {
@@ -585,9 +671,14 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A hold that its Store has last renewed while it looked whether another Store has it stays known:
-// its owner is notified of its end.
+// A hold that its Store has renewed at last, while it looked whether another Store has it, before or
+// after the server has read it, stays, and stays known: its owner is notified of its end.
 func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
+	t.Run("before", func(t *testing.T) { t.Parallel(); testRenewalDuringTheLook(t, member, true) })
+	t.Run("after", func(t *testing.T) { t.Parallel(); testRenewalDuringTheLook(t, member, false) })
+}
+
+func testRenewalDuringTheLook(t *testing.T, member *servers.Etcd, isBefore bool) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
@@ -597,13 +688,21 @@ func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	var isRenewed atomic.Bool
 	swept := make(chan struct{})
 	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
-		err := send(ctx)
-		if txn, ok := req.(*pb.TxnRequest); ok && string(txn.Success[0].GetRequestRange().GetKey()) == s.entriesKey("name") && !isRenewed.Swap(true) {
-			if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
-				t.Errorf("Renew: %v", state)
-			}
-			close(swept)
+		txn, ok := req.(*pb.TxnRequest)
+		if !ok || string(txn.Success[0].GetRequestRange().GetKey()) != s.entriesKey("name") || isRenewed.Swap(true) {
+			return send(ctx)
 		}
+		var err error
+		if !isBefore {
+			err = send(ctx)
+		}
+		if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+			t.Errorf("Renew: %v", state)
+		}
+		if isBefore {
+			err = send(ctx)
+		}
+		close(swept)
 		return err
 	}
 	time.Sleep(2 * watchDelay) // Its own look is over.
@@ -611,6 +710,9 @@ func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	receive(t, swept)
 	notices := noticesOf(s.Store)
 	time.Sleep(2 * watchDelay)
+	if holds, err := other.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 {
+		t.Errorf("Lookup: %v, %v, want it held", holds, err)
+	}
 	_, err := other.Break(t.Context(), "name", 0)
 	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
@@ -684,19 +786,19 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 		return send(ctx)
 	}
 	s.onUnary.Store(&late)
-	l, err := s.leaseFor(t.Context(), time.Minute)
+	l, err := s.leaseFor(t.Context(), time.Minute, true)
 	must(t, err)
 	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
 		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
 	}
 	certain := l.certain
-	if again, err := s.leaseFor(t.Context(), time.Minute); again != l || err != nil || !l.certain.Equal(certain) {
+	if again, err := s.leaseFor(t.Context(), time.Minute, true); again != l || err != nil || !l.certain.Equal(certain) {
 		t.Errorf("a lease that is asked for again at once is not the same, or kept alive: %v", err)
 	}
 }
 
 // A client whose request for the base of the tokens has failed asks again, and does not use its
-// clock: tokens of the others would be lower.
+// clock: tokens of the others would be lower. One that cannot be read costs no hold.
 func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	s, fails := openObserved(t, member), true
 	other := New(s.client, &Options{Prefix: s.prefix})
@@ -720,6 +822,14 @@ func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	third := grant(t, other, request("third", time.Hour))
 	if first.Token >= second.Token || second.Token >= third.Token {
 		t.Errorf("the tokens are %d, %d, %d", first.Token, second.Token, third.Token)
+	}
+	_, err := other.client.Put(t.Context(), other.baseKey(), "foreign")
+	must(t, err)
+	if res, err := other.Acquire(t.Context(), driver.Request{Name: "free", Owner: "owner", TTL: time.Hour}); !errors.Is(err, driver.ErrCorrupt) {
+		t.Errorf("Acquire: %+v, %v, want ErrCorrupt", res, err)
+	}
+	if state := renewed(t, other, "third", time.Hour, third.Token); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
 	}
 }
 
@@ -808,11 +918,27 @@ func TestForgetfulCluster(t *testing.T) {
 	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
 }
 
-// A cluster without space grants nothing, which it does not report as held, and still releases.
+// A cluster without space grants nothing, which it does not report as held, and still renews and
+// releases, also when an Acquire was given up whose lease the holds have.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
-	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
-	grant(t, s, request("owner", time.Hour))
+	o := openObserved(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
+	s := o.Store
+	held := grant(t, s, request("owner", time.Hour))
+	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			return status.Error(codes.Unavailable, "the request was lost")
+		}
+		return send(ctx)
+	}
+	o.onUnary.Store(&lose)
+	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Hour}
+	if res, err := s.Acquire(t.Context(), lost); err == nil || driver.IsNotApplied(err) {
+		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
+	}
+	o.onUnary.Store(nil)
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "lost", Owner: "owner"})
+	must(t, err)
 	for i := 0; ; i++ {
 		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
@@ -828,6 +954,9 @@ func TestNoSpace(t *testing.T) {
 		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
 			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", name, res, err)
 		}
+	}
+	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
 	}
 	release(t, s, "owner")
 	wantFree(t, s)
