@@ -74,6 +74,35 @@ func TestTryAcquireTellsWhoHoldsIt(t *testing.T) {
 	})
 }
 
+// A try ignores Wait.
+func TestTryWithWait(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, far(10*ms))
+		noErr(t, failure(c.TryAcquire(ctx, "a", &holdfast.Options{Wait: ms})))
+	})
+}
+
+// The callers of a Client that wait behind a lock that a try, or Adopt, has got are served at its
+// release, also on a store without notices.
+func TestServedBehindATry(t *testing.T) {
+	for _, adopts := range []bool{false, true} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New()).Silent()
+			c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Hour}})
+			lock, err := c.TryAcquire(ctx, "a", &holdfast.Options{Detached: adopts})
+			noErr(t, err)
+			if adopts {
+				lock = adopt(t, c, handOver(t, lock), nil)
+			}
+			got := startWaiters(t, c, "a", 1)
+			time.Sleep(time.Second)
+			release(t, lock)
+			noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
+		})
+	}
+}
+
 func TestWaitersAreServedInOrder(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)

@@ -71,6 +71,10 @@ func TestOutages(t *testing.T) {
 			{-time.Second, holdfast.Options{}, holdfast.ErrUnavailable, 12 * time.Second},
 			{-ms, holdfast.Options{Wait: time.Hour}, nil, 40 * time.Second},
 		}},
+		"announced, without a deadline behind one with": {"self", announce(0), nil, 30 * time.Second, []outageCaller{
+			{-time.Second, holdfast.Options{Wait: time.Hour}, nil, 40 * time.Second},
+			{-ms, holdfast.Options{}, holdfast.ErrUnavailable, 12 * time.Second},
+		}},
 		"late": {"shared", faultstore.Refuse, nil, 14 * time.Second, []outageCaller{
 			{ms, holdfast.Options{Shared: true}, holdfast.ErrUnavailable, 12 * time.Second},
 			{9 * time.Second, holdfast.Options{Shared: true}, nil, 10 * time.Second},
@@ -226,7 +230,13 @@ func TestTryBesideAWaiter(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a try of a free name: %v", err)
 		}
-		release(t, acquire(t, c, "a", reentrant))
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		inner, err := c.Acquire(limited, "a", reentrant)
+		if err != nil {
+			t.Fatalf("a reentrant call does not join: %v", err)
+		}
+		release(t, inner)
 		if held := heldError(t, failure(c.TryAcquire(ctx, "a", nil))); !held.Self || len(c.Locks()) != 1 {
 			t.Errorf("a try of what this Client has: %v, with %v", held, c.Locks())
 		}
