@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -236,6 +237,32 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	lasts("lock:name", 59*time.Minute)
 	if got := millis(time.Millisecond + 1); got != "2" {
 		t.Errorf("a millisecond and a nanosecond are %s ms", got)
+	}
+}
+
+// A shared hold lasts through the millisecond of its end, as a key does.
+func TestEndOfASharedHold(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	req := request("name", time.Minute)
+	req.Limit = driver.Shared
+	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	c := s.newCall(lookupScript, "", "name", "")
+	end, err := strconv.Atoi(strings.TrimPrefix(server.Do("ZSCORE", c.queue, req.Owner), "-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := lookupScript.source()
+	for after, held := range []bool{true, false} {
+		clock := fmt.Sprintf("{%d, %d}", (end+after)/1000, (end+after)%1000*1000)
+		script := strings.Replace(text, "now or call('TIME')", clock, 1)
+		reply, err := s.Client().Eval(t.Context(), script, []string{c.lock, c.queue, c.entries}, s.common, "").Slice()
+		if err != nil || strings.Contains(fmt.Sprint(reply), "held") != held {
+			t.Errorf("%d ms after the end: %v, %v, want held: %v", after, reply, err, held)
+		}
 	}
 }
 

@@ -13,14 +13,11 @@ local function verb(lock, queue, entries, owner, token)
     if not e or e.kind == 'k' or token ~= '0' and tonumber(token) ~= e.token then
       return {'lost', 0}
     elseif e ~= s.hold then
-      local rest = match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
-      if ms + ttl > e.ends or rest ~= e.rest or replicas ~= '0' then
-        e.ends, e.rest = math.max(ms + ttl, e.ends), rest
-        s:put(e)
-        if e.kind == 'h' then
-          call('ZADD', queue, format('%d', -e.ends), owner)
-          s:save()
-        end
+      e.ends, e.rest = math.max(ms + ttl, e.ends), match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
+      s:put(e)
+      if e.kind == 'h' then
+        call('ZADD', queue, format('%d', -e.ends), owner)
+        s:save()
       end
       return {e.kind == 'h' and 'held' or 'waiting', e.token}
     end
