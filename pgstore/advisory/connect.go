@@ -52,13 +52,10 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''),
 		pg_catalog.pg_is_in_recovery(),
 		pg_catalog.current_setting('max_locks_per_transaction')::int *
-			(pg_catalog.current_setting('max_connections')::int + pg_catalog.current_setting('max_prepared_transactions')::int),
-		`
+			(pg_catalog.current_setting('max_connections')::int + pg_catalog.current_setting('max_prepared_transactions')::int)`
 	var standby bool
 	var capacity int
-	var clock int64
-	err := conn.QueryRow(ctx, query+pgclient.Microseconds("pg_catalog.clock_timestamp()"), pgx.QueryExecModeSimpleProtocol).
-		Scan(&s.pid, &s.process, &standby, &capacity, &clock)
+	err := conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &s.process, &standby, &capacity)
 	switch {
 	case err != nil:
 		return err
@@ -72,7 +69,7 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 	s.store.capacity = capacity
 	s.store.mu.Unlock()
 	s.store.endOrphans(ctx, conn)
-	_, err = s.store.raiseToken(ctx, conn, clock)
+	_, err = s.store.raiseToken(ctx, conn, 0)
 	return err
 }
 

@@ -45,30 +45,26 @@ func TestLocks(t *testing.T) {
 	<-waited
 }
 
-// Tokens rise over the loss of their sequence.
+// Tokens rise over the loss of their sequence, also for a session that has drawn from it before.
 func TestSequenceLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
 	opts := keysOf(t)
 	opts.TokenSequence = "public.Lost Tokens"
+	stays := open(t, server.Addr, opts)
 	var last int64
 	for range 3 {
 		s := open(t, server.Addr, opts)
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		req := pgtest.Request("name", time.Minute)
-		res, err := s.Acquire(t.Context(), req)
-		if err != nil || res.Token <= last {
-			t.Errorf("Acquire gives %+v, %v, want a token above %d", res, err, last)
-		}
-		last = res.Token
-		// After Close alone, the server may take a moment to end the session.
-		if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !ours {
-			t.Errorf("Release gives %t, %v", ours, err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
+		for _, s := range []*Store{stays, s} {
+			req, token := pgtest.Grant(t, s, "name", time.Minute)
+			if token <= last {
+				t.Errorf("Acquire gives the token %d, want one above %d", token, last)
+			}
+			last = token
+			release(t, s, req)
 		}
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
@@ -114,10 +110,10 @@ func TestFailedAfterLock(t *testing.T) {
 	opts := keysOf(t)
 	opts.TokenSequence = "holdfast_failing"
 	s, other := open(t, server.Addr, opts), open(t, server.Addr, keysOf(t))
+	pgtest.Execute(t, server.URL("postgres"), "DROP SEQUENCE IF EXISTS holdfast_failing") // of a run before
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 1)") // It may have failed before.
 	kept, ended := grant(t, s, "kept", time.Minute), grant(t, s, "ended", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	last, failing := attempt(t, s, "last"), []*call{attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "behind")}

@@ -15,20 +15,21 @@ import (
 // a sequence.
 const sequenceLockKey = -7386017462359302110
 
-// raiseTokenStatement draws a token that is not below $1, or NULL if that is too far above the
-// server's clock (see driver.MaxLead). Between the reading and the setting of the sequence, other
-// sessions may draw: a million times, for a token to be granted twice.
+// raiseTokenStatement draws a token that is neither below $1 nor below the server's clock, or NULL
+// if $1 is too far above that (see driver.MaxLead). Between the reading and the setting of the
+// sequence, other sessions may draw: a million times, for a token to be granted twice. So one that
+// is behind the clock gets a second ahead of it, and one that replaces it does, too.
 var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
-	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last FROM turn)
-	SELECT CASE WHEN $1::bigint <= last THEN last
-		WHEN $1::bigint <= ` + pgclient.Microseconds("pg_catalog.clock_timestamp()") + ` + 86400000000::bigint
-		THEN pg_catalog.setval(%[1]s::regclass, greatest($1::bigint, last + 1000001::bigint))
+	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, ` + pgclient.Microseconds("pg_catalog.clock_timestamp()") + ` AS clock FROM turn)
+	SELECT CASE WHEN greatest($1::bigint, clock) <= last THEN last
+		WHEN $1::bigint <= clock + 86400000000::bigint
+		THEN pg_catalog.setval(%[1]s::regclass, greatest($1::bigint, greatest(clock, last) + 1000001::bigint))
 		END FROM drawn`
 
-// raiseToken draws a token that is not below floor. Every session raises the sequence to the
-// server's clock in microseconds before it grants anything. Then tokens rise over the loss of the
-// sequence, and over a failover to a server that lacks its latest values and takes more than a
-// second, unless the clock is set back at the same time.
+// raiseToken draws a token that is not below floor, nor below the server's clock in microseconds.
+// Every session does so before it grants anything, and so does Migrate. Then tokens rise over the
+// loss of the sequence, and over a failover to a server that lacks its latest values, unless the
+// clock is set back at the same time.
 func (s *Store) raiseToken(ctx context.Context, conn *pgx.Conn, floor int64) (int64, error) {
 	if s.options.TokenSequence == "" {
 		return 0, nil
@@ -62,16 +63,27 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return s.wrapErr(err)
 	}
 	defer conn.Release()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return s.wrapErr(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // It may be committed.
 	create := fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %s AS bigint MAXVALUE %d",
 		sequenceLockKey, s.sequence(), int64(driver.MaxToken))
-	if _, err := conn.Conn().PgConn().Exec(ctx, create).ReadAll(); err != nil { // one transaction
+	if _, err := tx.Exec(ctx, create, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return s.wrapErr(err)
 	}
 	var rises bool
-	err = conn.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle AND seqcache = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
+	err = tx.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle AND seqcache = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
 		pgx.QueryExecModeExec, s.sequence()).Scan(&rises)
 	if err == nil && !rises || err == pgx.ErrNoRows {
 		return fmt.Errorf("%w: %s is not a sequence that rises, without a cache: name another", driver.ErrInvalid, s.sequence())
+	}
+	if err == nil {
+		_, err = s.raiseToken(ctx, conn.Conn(), 0)
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
 	}
 	return s.wrapErr(err)
 }
