@@ -52,12 +52,12 @@
 // holder's own. Clocks that differ do no harm; one that runs faster by more than 1%, or steps while
 // it is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
 //
-// A clock that is wrong by more than a day. A node refuses the token that a client proposes if it
-// is more than [driver.MaxLead] above the node's clock, so that one client cannot use up the tokens
-// of a name for all. A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a
-// clock that far behind has no vote. A client with a clock more than an hour behind those of the
-// nodes proposes too little, since it assumes no greater difference: it has a lock only when nodes
-// happen to agree, and most of its attempts end with "the tokens granted do not agree".
+// A clock that is wrong by more than a day. A node refuses a token that is more than
+// [driver.MaxLead] above its clock, so that one client cannot use up the tokens of a name for all.
+// A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a clock that far behind
+// has no vote. A client with a clock more than an hour behind those of the nodes proposes too
+// little, since it assumes no greater difference: most of its attempts end with "the tokens granted
+// do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the
@@ -66,17 +66,9 @@
 // its counters without that can also make tokens fall, where its clock does not stand above them.
 //
 // A pause. A process can be stopped after it has checked its deadline and before it acts, and go on
-// when another owner has the lock. Package holdfast ends the lock's context in time; it cannot end
-// an action that has begun.
-//
-// On this Martin Kleppmann and Salvatore Sanfilippo disagreed in 2016 about Redlock. Kleppmann: it
-// depends on timing, and without a fencing token a paused holder writes over its successor; such
-// tokens would seem to need consensus. Sanfilippo: clocks need only run at about the same rate,
-// delays before the validity is checked are noticed, and those after it strike every lock that
-// expires by itself. Both are right about the lock. The token is what was missing: if the resource
-// refuses tokens lower than the highest that it has seen, the paused holder is refused, and no
-// clock is involved. Where the resource cannot do that, this lock, like every lock with a TTL, is
-// as good as the assumptions above, no better.
+// when another owner has the lock. This is what Redlock was criticized for, and no lock with a TTL
+// is free of it. A resource that refuses tokens lower than the highest that it has seen refuses the
+// paused holder, and no clock is involved.
 //
 // A hold does not grow back. A node that has lost its part of a hold, or was down when it was
 // granted, does not get it again at a renewal: that could undo a Break, or the deletion of the key
@@ -84,10 +76,9 @@
 // one after the other, is lost, and the holder is notified.
 //
 // A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
-// executed later, after the release that undoes it. That release is therefore sent again, as one
-// that was not confirmed is, until the TTL is over. An acquisition that comes later still keeps its
-// part of the name until the TTL, and if that happens at a majority of the nodes, the name is taken
-// as long.
+// executed after the release that undoes it, which is therefore sent again until the TTL is over.
+// An acquisition that comes later still keeps its part of the name until the TTL, and if that
+// happens at a majority of the nodes, the name is taken as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
 // worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and

@@ -15,6 +15,7 @@ import (
 // its fields, except those of its parts.
 type entry struct {
 	key      [2]string // of Store.entries
+	own      bool      // its Acquire went through this Store
 	expiry   time.Time // see over
 	token    int64     // that a majority has granted, 0 before that is known
 	releases int       // how many have begun: with the first, it is Lost
@@ -86,6 +87,7 @@ func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
 	}
 	req.Place, req.Floor = 0, s.floorFor(req.Floor)
 	e := s.newEntry(key, req.TTL)
+	e.own = true
 	for i := range e.parts {
 		e.parts[i].acquired = make(chan struct{})
 	}
@@ -178,22 +180,22 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time
 		s.done(e, n)
 		return false, nil
 	}
-	attempt := func() (found bool, err error, confirmed bool) {
+	attempt := func() (bool, error) {
 		req := driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}
 		if left := time.Until(keep); left > 0 {
 			req.Keep = max(left, driver.MinTTL)
 		}
-		found, err = send(s, ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
-		return found, err, err == nil && (found || !p.unknown) || driver.Permanent(err)
+		return send(s, ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
 	}
-	found, err, confirmed := attempt()
-	if confirmed {
+	isConfirmed := func(found bool, err error) bool { return err == nil && (found || !p.unknown) }
+	found, err := attempt()
+	if isConfirmed(found, err) {
 		s.done(e, n)
 		return found, err
 	}
 	go func() {
 		defer s.done(e, n)
-		for pause, closed := s.timeout/2, false; !confirmed && !closed; pause = min(2*pause, 8*s.timeout) {
+		for pause, closed := s.timeout/2, false; !closed; pause = min(2*pause, 8*s.timeout) {
 			select {
 			case <-time.After(pause):
 			case <-s.closing:
@@ -202,10 +204,9 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time
 			s.mu.Lock()
 			needless := e.releases != number || time.Now().After(e.expiry)
 			s.mu.Unlock()
-			if needless {
+			if needless || isConfirmed(attempt()) {
 				return
 			}
-			_, _, confirmed = attempt()
 		}
 	}()
 	return found, err

@@ -89,17 +89,14 @@ func TestHungNodeIsBounded(t *testing.T) {
 		s := c.client(t)
 		for i := range 5000 {
 			req := request("mine")
-			req.TTL = time.Second
 			grant(t, s, req)
 			giveBack(t, s, req)
 			if i%100 == 0 {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
 		if n := s.nodes[0].pending.Load(); n > 4*silentLimit {
-			t.Errorf("%d goroutines wait for a node that hangs", n)
+			t.Errorf("%d requests are pending for a node that hangs", n)
 		}
 		if n := s.entryCount(); n > 4*silentLimit {
 			t.Errorf("%d owners are kept for a node that hangs", n)

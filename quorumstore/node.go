@@ -52,9 +52,8 @@ type ballot[T any] struct {
 	values  []T
 	errs    []error // errNoReply for those that have not replied
 	replies chan reply[T]
-	end     time.Time   // of the wait for replies
-	timer   *time.Timer // which ends then
-	cut     error       // the end of the caller's time, if that ended the wait
+	hurry   <-chan time.Time // ends the wait for replies; see within
+	cut     error            // the error of the caller's context, if that ended the wait
 }
 
 type reply[T any] struct {
@@ -79,17 +78,12 @@ func ask[T any](s *Store, request func(n *node) (T, error)) *ballot[T] {
 }
 
 // count waits for the replies, and yields the index of the node after each of them, until the
-// timeout or the deadline of ctx. It ignores a cancellation before. A reply that has come counts,
-// also if the time is over when this goroutine gets to it.
+// timeout or the end of ctx. A reply that has come counts, also if the time is over when this
+// goroutine gets to it.
 func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		b.end = time.Now().Add(timeout)
-		deadline, bounded := ctx.Deadline()
-		if bounded && deadline.Before(b.end) {
-			b.end = deadline
-		}
-		b.timer = time.NewTimer(time.Until(b.end))
-		defer b.timer.Stop()
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		for range b.values {
 			var r reply[T]
 			select {
@@ -97,11 +91,10 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 			default:
 				select {
 				case r = <-b.replies:
-				case <-b.timer.C:
-					if bounded && !time.Now().Before(deadline) {
-						<-ctx.Done() // at once: the caller finds it, too
-						b.cut = ctx.Err()
-					}
+				case <-b.hurry:
+					return
+				case <-limited.Done():
+					b.cut = ctx.Err()
 					return
 				}
 			}
@@ -112,11 +105,10 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 	}
 }
 
-// within ends the wait for further replies after d, if it does not end before.
+// within has the wait for further replies end after d. The first call counts.
 func (b *ballot[T]) within(d time.Duration) {
-	if end := time.Now().Add(d); end.Before(b.end) {
-		b.end = end
-		b.timer.Reset(d)
+	if b.hurry == nil {
+		b.hurry = time.After(d)
 	}
 }
 

@@ -21,16 +21,18 @@ import (
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
-// open makes a quorum that has clients of its own to the addresses. The timeout is enough on a
-// machine that is busy.
-func open(tb testing.TB, prefix string, addrs []string, timeout time.Duration) *quorumstore.Store {
+// patient gives the nodes time enough on a machine that is busy.
+const patient = 4 * time.Second
+
+// open makes a quorum that has clients of its own to the addresses.
+func open(tb testing.TB, prefix string, addrs []string) *quorumstore.Store {
 	var nodes []driver.Store
 	for _, addr := range addrs {
-		client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialTimeout: timeout, DialerRetries: 1})
+		client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialTimeout: patient, DialerRetries: 1})
 		tb.Cleanup(func() { _ = client.Close() }) // Nothing is under way that matters.
 		nodes = append(nodes, redisstore.New(client, &redisstore.Options{Prefix: prefix}))
 	}
-	return quorumstore.New(nodes, &quorumstore.Options{CloseStores: true, Timeout: timeout})
+	return quorumstore.New(nodes, &quorumstore.Options{CloseStores: true, Timeout: patient})
 }
 
 // start starts servers, and returns their addresses.
@@ -57,7 +59,7 @@ func TestRedis(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Walk: true, Slow: true, New: func(testing.TB) drivertest.Backing {
 		prefix := fmt.Sprint(places.Add(1), ":")
 		return drivertest.Backing{
-			Open:  func(tb testing.TB) driver.Store { return open(tb, prefix, addrs, time.Second) },
+			Open:  func(tb testing.TB) driver.Store { return open(tb, prefix, addrs) },
 			Crash: func(testing.TB, driver.Store) {},
 		}
 	}})
@@ -84,7 +86,7 @@ func TestRedisConformance(t *testing.T) {
 					proxy := faultproxy.Start(tb, addr)
 					all, near = append(all, proxy), append(near, proxy.Addr())
 				}
-				store := open(tb, prefix, near, 4*time.Second)
+				store := open(tb, prefix, near)
 				proxies.Store(store, all)
 				return store
 			},

@@ -10,12 +10,12 @@ import (
 
 // A renewal is one request of a batch to the nodes.
 type renewal struct {
-	index int          // of the request of the caller
-	known *entry       // nil if it is not one of this Store
-	token int64        // that a majority has granted, 0 if that is not known
-	entry driver.Entry // once it is decided
-	held  bool         // some node has it
-	open  int          // how many nodes have not replied about it
+	*entry
+	index  int          // of the request of the caller
+	agreed int64        // entry.token as it was
+	answer driver.Entry // once it is decided
+	held   bool         // some node has it
+	open   int          // how many nodes have not replied about it
 }
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
@@ -23,11 +23,10 @@ type renewal struct {
 // no majority can; the rest of it is then released. Else it is unknown, and the error has the
 // replies.
 //
-// An owner has one entry at a node, which is this one. So the nodes are not asked for the token:
-// one outside the majority that has agreed on it may have granted another, and its part counts,
-// too.
+// An owner has one entry at a node. So the nodes are not asked for a token that is known: one
+// outside the majority that has agreed on it may have granted another, and its part counts, too.
 //
-// An entry whose Acquire had no answer is Lost, too, if a majority replies, and not that it is
+// An entry whose token is not known yet is Lost, too, if a majority replies, and not that it is
 // Held: the nodes that hang may leave that open for long.
 //
 // A node that has lost a hold does not get it back: see the package comment.
@@ -47,7 +46,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for range b.count(ctx, s.timeout) {
 		undecided = 0
 		for i := range renewals {
-			if renewals[i].decide(b, i); renewals[i].entry.State == driver.Unknown {
+			if renewals[i].decide(b, i); renewals[i].answer.State == driver.Unknown {
 				undecided++
 			}
 		}
@@ -59,7 +58,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	defer s.mu.Unlock()
 	undecided = 0
 	for _, r := range renewals {
-		if entries[r.index] = s.settle(ctx, &r, &reqs[r.index]); entries[r.index].State == driver.Unknown {
+		s.settle(ctx, &r, reqs[r.index].TTL)
+		if entries[r.index] = r.answer; r.answer.State == driver.Unknown {
 			undecided++
 		}
 	}
@@ -77,15 +77,20 @@ func (s *Store) renewals(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, req := range reqs {
-		r := renewal{index: i, token: req.Token, known: s.entries[[2]string{req.Name, req.Owner}], open: len(s.nodes)}
-		if e := r.known; e != nil {
-			if e.releases > 0 || req.Token != 0 && e.token != 0 && req.Token != e.token {
-				entries[i].State = driver.Lost
-				continue
-			}
-			r.token, req.Token = e.token, 0
+		key := [2]string{req.Name, req.Owner}
+		e := s.entries[key]
+		if e == nil {
+			e = s.newEntry(key, req.TTL)
 		}
-		renewals, batch = append(renewals, r), append(batch, req)
+		if e.releases > 0 || req.Token != 0 && e.token != 0 && req.Token != e.token {
+			entries[i].State = driver.Lost
+			continue
+		}
+		if e.token != 0 {
+			req.Token = 0
+		}
+		renewals = append(renewals, renewal{entry: e, index: i, agreed: e.token, open: len(s.nodes)})
+		batch = append(batch, req)
 	}
 	return renewals, batch
 }
@@ -99,42 +104,39 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 		switch {
 		case b.errs[node] == errNoReply || index >= len(answers) || answers[index].State == driver.Unknown:
 			r.open++
-		case answers[index].State == driver.Held && r.token != 0:
-			tokens = append(tokens, r.token)
 		case answers[index].State == driver.Held:
-			tokens = append(tokens, answers[index].Token)
+			tokens = append(tokens, cmp.Or(r.agreed, answers[index].Token))
 		}
 	}
 	r.held = len(tokens) > 0
 	switch token, most := mostCommon(tokens); {
 	case most >= b.s.need:
-		r.entry = driver.Entry{State: driver.Held, Token: token}
+		r.answer = driver.Entry{State: driver.Held, Token: token}
 	case most+r.open < b.s.need:
-		r.entry.State = driver.Lost
+		r.answer.State = driver.Lost
 	}
 }
 
-// settle returns what a renewal is answered, and records it: how long the entry may last, or that
-// the rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release
-// has begun meanwhile, and is left to that. The caller holds s.mu.
-func (s *Store) settle(ctx context.Context, r *renewal, req *driver.RenewRequest) driver.Entry {
-	key := [2]string{req.Name, req.Owner}
-	e := cmp.Or(r.known, s.entries[key])
+// settle completes the answer of a renewal, and records it: how long the entry may last, or that the
+// rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release has
+// begun meanwhile, and is left to that. The caller holds s.mu.
+func (s *Store) settle(ctx context.Context, r *renewal, ttl time.Duration) {
 	switch {
-	case e != nil && e.releases > 0:
-		return driver.Entry{State: driver.Lost}
-	case r.entry.State == driver.Unknown && r.known != nil && r.token == 0 && r.open <= s.minority():
-		r.entry.State = driver.Lost
+	case r.releases > 0:
+		r.answer = driver.Entry{State: driver.Lost}
+		return
+	case r.answer.State == driver.Unknown && r.agreed == 0 && r.open <= s.minority():
+		r.answer.State = driver.Lost
 	}
 	switch {
-	case r.entry.State == driver.Lost && (r.known != nil || r.held):
-		// What an unknown owner has under another token may be another entry.
-		s.release(ctx, key, time.Time{}) // It goes on in the background.
-	case r.entry.State != driver.Lost && r.known != nil:
-		if end := s.over(req.TTL); end.After(r.known.expiry) {
-			r.known.expiry = end
+	case r.answer.State != driver.Lost:
+		if end := s.over(ttl); end.After(r.expiry) {
+			r.expiry = end
 		}
-		r.known.token = cmp.Or(r.known.token, r.entry.Token)
+		r.token = cmp.Or(r.token, r.answer.Token)
+	case r.own || r.held:
+		s.release(ctx, r.key, time.Time{}) // It goes on in the background.
+	case s.entries[r.key] == r.entry: // The owner may have an entry under another token.
+		delete(s.entries, r.key)
 	}
-	return r.entry
 }
