@@ -77,7 +77,7 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	pool := s.pool.(pgxPool).Pool
-	req := request("name", 200*time.Millisecond)
+	req := request("name", time.Second)
 	req.Tokens = 8
 	res, err := s.Acquire(t.Context(), req)
 	if err != nil || !res.Granted {

@@ -122,7 +122,7 @@ func startPartition(t *testing.T, ways []faultproxy.Direction) *partition {
 // cut cuts a holder off at a random moment, lets another client take the lock
 // as soon as it can, and mends the network.
 func (p *partition) cut(name string) (margins, error) {
-	const ttl = 1500 * time.Millisecond // A busy machine must be able to renew in time.
+	const ttl = 3 * time.Second // A busy machine must be able to renew in time.
 	proxy := faultproxy.Start(p.t, p.server.Addr)
 	proxy.Delay(faultproxy.Down, 0, 100*time.Millisecond) // The TTL does not begin when the answer comes.
 	holder := connect(p.t, proxy.Addr(), nil)
