@@ -5,12 +5,10 @@
 // # The queue of a name
 //
 // A store keeps, for every name, a queue of leased entries, each of one owner and with one token.
-// It makes single attempts and reports what it found. Waiting, backoff, renewal, deadlines, loss
-// and the order of goroutines are policy, and all policy is in package holdfast.
-//
 // Acquire makes an entry at the end of the queue, Renew looks at it and prolongs it, Release ends
-// it. An entry also ends when its time is over, by the store's own clock, which it reads after it
-// has taken its own locks. No store compares a client's clock with its own.
+// it. Each is a single attempt; all policy is in package holdfast. An entry also ends when its time
+// is over, by the store's own clock, which it reads after it has taken its own locks. No store
+// compares a client's clock with its own.
 //
 // The holds of a name are the longest prefix of its live entries whose length is within every Limit
 // in it. The entries behind them are places: they wait. So nothing overtakes, and admission is not
@@ -20,20 +18,19 @@
 // an entry moves nearer by its owner's Release alone. A hold that was broken, or whose end other
 // than by its owner the store sees, leads to a notice with token 0 for its owner.
 //
-// A keep is an entry without an owner, which Release leaves for a time (ReleaseRequest.Keep). It
-// counts as the hold did. What a client may count on is durable, or is gone as a whole: the grants
-// and renewals of holds; the places with them, or all places at once.
+// A keep is an entry without an owner, which Release leaves for a time. It counts as the hold did.
+// What a client may count on is durable, or is gone as a whole: the grants and renewals of holds;
+// the places with them, or all places at once.
 //
 // # Owners and tokens
 //
-// Every acquisition has an owner secret of its own, made by package holdfast and never used for
-// another. A store compares it whole and byte for byte. It never shows it: not in a Record, an
-// error, a log, or a message between processes. People may see the holder, a public name that
-// proves nothing.
+// Every acquisition has an owner secret of its own, which package holdfast makes. A store compares
+// it byte for byte, and never shows it: not in a Record, an error, a log, or a message between
+// processes. People may see the holder, a public name that proves nothing.
 //
 // A fencing token is a positive integer below 2^53. It is made with the entry, in the same atomic
-// step, and stays the same. It is greater than every token made before for that name: across
-// expiry, break, restart of the store and loss of its memory. A store achieves this by
+// step, and stays the same. It is greater than every token made before for that name, also across
+// a restart of the store and the loss of its memory. A store achieves this by
 //
 //	max(last token of the name + 1, its clock in µs since 1970, requested floor)
 //
@@ -47,12 +44,12 @@
 // # Results, errors and contexts
 //
 // A name that is held, an entry that is lost, a name that is free: these are results, never errors.
-// An error means that the store could not do its work. It leaves open whether the request was
-// applied, unless it matches [ErrNotApplied], which a store returns only where it is certain, for
-// instance when the request was never sent. A store repeats no request inside, and no client
-// library under it does, unless the first one was certainly not applied. What a store has begun to
-// undo it reports as Lost from then on. What it has left open it does not undo. Errors contain no
-// password and no owner secret. Package holdfast adds the operation and the name of the lock.
+// An error leaves open whether the request was applied, unless it matches [ErrNotApplied], which a
+// store returns only where it is certain. A store repeats no request inside, and no client library
+// under it does, unless the first one was certainly not applied. What a store has begun to undo it
+// reports as Lost from then on. What it has left open it does not undo. Errors contain no password.
+// Package holdfast adds the operation and the name of the lock. What a store does not support, by
+// its Guarantees or otherwise, it refuses with [ErrUnsupported].
 //
 // All methods may be called from many goroutines at once. Every method returns by the deadline of
 // its context, or at most a second after it, whatever the server, the network and the disk do. A

@@ -2,9 +2,8 @@ package driver
 
 import "time"
 
-// Guarantees are what a store promises. Package drivertest checks each of them both ways: what is
-// claimed must work, and what is not claimed must be refused with ErrUnsupported. What no field
-// names (Lookup, List, Break, Detached, Metadata) a store does or refuses with ErrUnsupported.
+// Guarantees are what a store promises. What is not claimed it refuses. What no field names (Lookup,
+// List, Break, Detached, Metadata) it does or refuses.
 type Guarantees struct {
 	// Store is the kind of store in a word, for messages and logs: "memory".
 	Store string
@@ -26,9 +25,9 @@ type Guarantees struct {
 	// Tokens is the greatest Request.Tokens; 0 means 1.
 	Tokens int
 
-	// Grain is how much longer than its TTL, Place or Keep an entry may last, because the store
-	// measures time in larger steps. None ends sooner. 0 means no larger steps than a millisecond. A
-	// store without a clock of its own counts from when it has first seen an entry renewed.
+	// Grain is how much longer than its TTL, Place or Keep an entry may last. None ends sooner. 0
+	// means a millisecond. A store without a clock of its own counts from when it has first seen an
+	// entry renewed.
 	Grain time.Duration
 
 	// Crash is what becomes of the entries of a process that dies, Restart of those of a server

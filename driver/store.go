@@ -31,40 +31,31 @@ func Validity(d time.Duration) time.Duration { return d - d/100 - 2*time.Millise
 
 // A Store keeps locks. The package comment states what applies to all methods.
 type Store interface {
-	// Acquire makes the entry of a new owner at the end of the queue of a name. If the entry is one
-	// of the holds, it lasts for the TTL: granted. If not, and the request has a Place, it lasts
-	// for the Place: waiting. Otherwise there is no entry, and the result is neither.
-	//
-	// Acquire reaches the store once for an owner. A second one fails, with an error that does not
-	// match ErrNotApplied, and the entry of the first stays as it is. Renew tells what became of
-	// one whose reply was lost.
+	// Acquire makes the entry of a new owner. It reaches the store once for an owner: a second one
+	// fails, with an error that does not match ErrNotApplied, and the entry of the first stays as it
+	// is. Renew tells what became of one whose reply was lost.
 	Acquire(ctx context.Context, req Request) (Result, error)
 
-	// Renew prolongs entries, many in one call, and reports what each of them is now. It never
-	// shortens an entry, never makes one, and never revives one whose end has passed, also if no
-	// other owner has come. Release and Break end an entry for Renew at once.
-	//
-	// The result has an Entry for every request, in order. The zero Entry means that the store has
-	// no answer, and the error contains the reason. A nil slice means that of all. The entries that
-	// are known are returned even if the error is not nil.
+	// Renew prolongs entries, and reports what each of them is now, in the order of the requests. It
+	// never shortens an entry, never makes one, and never revives one whose end has passed, also if
+	// no other owner has come. For a zero Entry the error contains the reason. A nil slice means
+	// that no entry is known. Those that are known are returned even if the error is not nil.
 	Renew(ctx context.Context, reqs []RenewRequest) ([]Entry, error)
 
 	// Release ends the entry of an owner, hold or place, and reports whether there was one. With
 	// Keep, the name of a hold stays taken until Keep from now, without an owner. The same Release
 	// sent again reports true as long as the name is kept, and sets that end anew; one without Keep
-	// reports false, and the name stays kept. A place has nothing to keep: with Keep, it ends, and
-	// Release reports false.
+	// reports false, and the name stays kept. For a place with Keep, Release reports false.
 	Release(ctx context.Context, req ReleaseRequest) (bool, error)
 
-	// Lookup returns the holds and keeps of a name, oldest first, and none if the name is free. A
-	// store that knows less of the holds of others than a Record has leaves the fields zero, and
-	// may describe the session that has the hold as its Holder.
+	// Lookup returns the holds and keeps of a name, oldest first. A store that does not know the
+	// holder may describe the session that has the hold in its place.
 	Lookup(ctx context.Context, name string) ([]Record, error)
 
 	// List yields the holds and keeps of all names that begin with prefix, those of one name
 	// together, oldest first. A name that is held throughout the call is yielded; one that is taken
-	// or becomes free meanwhile may be. An error is yielded with a zero Record. The listing goes on
-	// after it if it concerns one name only, and ends otherwise.
+	// or becomes free meanwhile may be. The listing goes on after an error that concerns one name
+	// only, and ends otherwise.
 	List(ctx context.Context, prefix string) iter.Seq2[Record, error]
 
 	// Break ends the hold with the token, or that has the token in its block, or the keep after it;
@@ -72,8 +63,7 @@ type Store interface {
 	// compares the token and ends the hold in one atomic step.
 	Break(ctx context.Context, name string, token int64) ([]Record, error)
 
-	// Guarantees returns what the store promises. It returns the same value each time, and sends no
-	// request to a server.
+	// Guarantees returns the same value each time, and sends no request to a server.
 	Guarantees() Guarantees
 
 	// Close frees what the store itself has opened, and nothing that was passed to it. It does not
@@ -87,20 +77,21 @@ type Store interface {
 type Notifier interface {
 	Store
 
-	// Notify registers f, which the store calls when an entry that was made through it may have
-	// changed other than by a request of its owner. Several functions each get all notices.
+	// Notify registers f beside others. The store calls f when an entry that was made through it
+	// may have changed other than by a request of its owner.
 	//
 	// With a token above zero, the entry with this token has become a hold, until the end that was
 	// last confirmed to it. With token 0, the owner should look, by a Renew: its turn may have
 	// come, it may be lost, or a connection may have dropped notices. Owner "" means all entries of
 	// the name, and name "" all entries of this Store.
 	//
-	// The store may call f from any goroutine, several at once, until stop has returned, and not
-	// after. f does not block. A notice may come before the reply to the request that it concerns.
+	// f does not block. Several goroutines may call it at once, none after stop has returned.
+	// A notice may come before the reply to the request that it concerns.
 	Notify(f func(name, owner string, token int64)) (stop func())
 }
 
-// A Request is a request to acquire a name.
+// A Request is a request to acquire a name. Its entry is granted if it is one of the holds. If it is
+// not, it waits if it has a Place; otherwise there is no entry.
 type Request struct {
 	// Name is the lock, Owner the secret of this acquisition, and Holder the public name of the
 	// client.
@@ -109,8 +100,8 @@ type Request struct {
 	// TTL is how long a hold lasts unless it is renewed, and up to Guarantees.Grain longer.
 	TTL time.Duration
 
-	// Place is how long the entry waits if it cannot hold now, unless it is renewed; 0 means that
-	// it does not wait. A store without Guarantees.Queue may answer that it does not wait, too.
+	// Place is how long a place lasts unless it is renewed; 0 means that the entry does not wait. A
+	// store without Guarantees.Queue may answer that it does not wait, too.
 	Place time.Duration
 
 	// Limit is how many entries of the name there may be for this one to hold, itself and all
@@ -118,13 +109,12 @@ type Request struct {
 	Limit int
 
 	// Tokens is how many consecutive tokens a grant has, so that goroutines of one client can hold
-	// the name one after the other; 0 means 1. It is at most Guarantees.Tokens. Only an exclusive
+	// the name one after the other; 0 means 1, and Guarantees.Tokens is the most. Only an exclusive
 	// request without a Floor has more than 1; any other is ErrInvalid.
 	Tokens int
 
-	// Floor is the smallest token to be granted, 0 for any. Only a store of several nodes sets it,
-	// and never with a Place: the two together are ErrInvalid. So is a Floor more than MaxLead
-	// above the store's clock.
+	// Floor is the smallest token to be granted, 0 for any. Only a store of several nodes sets it. A
+	// Floor with a Place is ErrInvalid, and so is one more than MaxLead above the store's clock.
 	Floor int64
 
 	// Detached requests an entry that only Release, Break or its time ends, also where the store
@@ -133,7 +123,7 @@ type Request struct {
 	Detached bool
 
 	// Metadata is kept with the entry, for people and tools. Neither the caller nor the store
-	// changes the map after the call. A store that cannot keep it refuses it with ErrUnsupported.
+	// changes the map after the call.
 	Metadata map[string]string
 }
 
@@ -142,8 +132,7 @@ type Result struct {
 	Granted bool
 	Waiting bool
 
-	// Token is the token of the entry, the first of its block. It is 0 for a grant of a store
-	// without Guarantees.Fencing, and for a place of a store that makes the token with the grant.
+	// Token is the token of the entry, the first of its block, or 0: see the package comment.
 	Token int64
 
 	// Held describes a hold or keep in the way of a request that was not granted, as far as that
@@ -155,15 +144,15 @@ type Result struct {
 type RenewRequest struct {
 	Name, Owner string
 
-	// Token is that of the entry, the first of its block. The request then means that entry and no
-	// other. With 0 it means whatever entry the owner has.
+	// Token is that of the entry, the first of its block: the request means no other entry. With 0
+	// it means whatever entry the owner has.
 	Token int64
 
 	// TTL is how long the entry lasts from now at least.
 	TTL time.Duration
 }
 
-// An Entry is what the owner of a RenewRequest has. The zero Entry means that it is not known.
+// An Entry is what the owner of a RenewRequest has.
 type Entry struct {
 	State State
 	Token int64 // as in Result
@@ -187,8 +176,7 @@ func (s State) String() string {
 type ReleaseRequest struct {
 	Name, Owner string
 
-	// Keep is how long the name stays taken from now; 0 frees it. A store without Guarantees.Keep
-	// refuses any other with ErrUnsupported.
+	// Keep is how long the name stays taken from now; 0 frees it.
 	Keep time.Duration
 }
 
