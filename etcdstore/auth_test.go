@@ -30,53 +30,42 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A certificate is one with its key, and the files that have them.
-type certificate struct {
-	tls.Certificate
-	certFile, keyFile string
-}
-
-// makeCertificate makes a certificate for this host, which signs itself if there is no issuer.
-func makeCertificate(t *testing.T, issuer *certificate) *certificate {
+// makeCertificate makes a certificate for this host, of a server and of a client, that signs itself.
+// It returns the files of it and of its key, too.
+func makeCertificate(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: t.Name()},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	parent, signer := template, any(key)
-	if issuer != nil {
-		parent, signer = issuer.Leaf, issuer.PrivateKey
-	} else {
-		template.IsCA, template.KeyUsage = true, x509.KeyUsageCertSign
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
 	certPEM, keyPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	dir := t.TempDir()
-	c := &certificate{certFile: filepath.Join(dir, "cert.pem"), keyFile: filepath.Join(dir, "key.pem")}
-	must(t, os.WriteFile(c.certFile, certPEM, 0o600))
-	must(t, os.WriteFile(c.keyFile, keyPEM, 0o600))
-	c.Certificate, err = tls.X509KeyPair(certPEM, keyPEM)
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	must(t, os.WriteFile(certFile, certPEM, 0o600))
+	must(t, os.WriteFile(keyFile, keyPEM, 0o600))
+	pair, err = tls.X509KeyPair(certPEM, keyPEM)
 	must(t, err)
-	return c
+	return pair, certFile, keyFile
 }
 
 // A server that requires certificates serves a client that has one and the CA of the server. Others
 // get an error that shows why.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ca, foreign := makeCertificate(t, nil), makeCertificate(t, nil)
-	server, client := makeCertificate(t, ca), makeCertificate(t, ca)
+	pair, cert, key := makeCertificate(t)
+	_, foreignCert, foreignKey := makeCertificate(t)
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.Leaf)
-	member := servers.StartEtcdTLS(t, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client.Certificate}},
-		"--cert-file", server.certFile, "--key-file", server.keyFile, "--trusted-ca-file", ca.certFile, "--client-cert-auth")
+	roots.AddCert(pair.Leaf)
+	member := servers.StartEtcdTLS(t, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}},
+		"--cert-file", cert, "--key-file", key, "--trusted-ca-file", cert, "--client-cert-auth")
 	text := func(query ...string) string {
 		values := url.Values{}
 		for i := 0; i < len(query); i += 2 {
@@ -84,7 +73,7 @@ func TestTLS(t *testing.T) {
 		}
 		return "etcds://" + member.Addr + "/secret-prefix?" + values.Encode()
 	}
-	c, err := holdfast.Open(t.Context(), text("ca_file", ca.certFile, "cert_file", client.certFile, "key_file", client.keyFile), nil)
+	c, err := holdfast.Open(t.Context(), text("ca_file", cert, "cert_file", cert, "key_file", key), nil)
 	must(t, err)
 	lock, err := c.Acquire(t.Context(), "name", nil)
 	must(t, err)
@@ -93,10 +82,10 @@ func TestTLS(t *testing.T) {
 	// The server closes the connection, which the client may notice before it has read why.
 	const refused = "tls: |broken pipe|reset"
 	for text, want := range map[string]string{
-		text("ca_file", foreign.certFile, "cert_file", client.certFile, "key_file", client.keyFile):                    "certificate signed by unknown authority",
-		text("ca_file", ca.certFile, "cert_file", client.certFile, "key_file", client.keyFile, "server_name", "other"): "certificate is not valid",
-		text("ca_file", ca.certFile): refused,
-		text("ca_file", ca.certFile, "cert_file", foreign.certFile, "key_file", foreign.keyFile): refused,
+		text("ca_file", foreignCert, "cert_file", cert, "key_file", key):                  "certificate signed by unknown authority",
+		text("ca_file", cert, "cert_file", cert, "key_file", key, "server_name", "other"): "certificate is not valid",
+		text("ca_file", cert): refused,
+		text("ca_file", cert, "cert_file", foreignCert, "key_file", foreignKey): refused,
 	} {
 		s, err := openText(t, text)
 		must(t, err)

@@ -19,7 +19,12 @@ import (
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcdCluster(t, 3)
-	all := clients(t, cluster, 3)
+	var all []*holdfast.Client
+	for range 3 {
+		c := holdfast.New(open(t, cluster...), nil)
+		t.Cleanup(func() { must(t, c.Close()) })
+		all = append(all, c)
+	}
 	kept, err := all[0].Acquire(t.Context(), "kept", &holdfast.Options{TTL: 10 * time.Second})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

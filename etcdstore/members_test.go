@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
+	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
 // TestThreeMembers has what needs more than one member, one after the other.
@@ -254,5 +255,36 @@ func TestCompaction(t *testing.T) {
 	target.SetTarget(member.Addr)
 	if n := receive(t, granted); n.owner != "waiter" || n.token == 0 {
 		t.Errorf("the notice %+v", n)
+	}
+}
+
+// A quorum of clusters has the grain of its nodes, and works without one of three.
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	var nodes []driver.Store
+	var members []*servers.Etcd
+	for range 3 {
+		m := servers.StartEtcd(t)
+		members, nodes = append(members, m), append(nodes, open(t, m))
+	}
+	quorum := holdfast.New(quorumstore.New(nodes, nil), nil)
+	defer quorum.Close()
+	if g := quorum.Guarantees(); g.Grain != grain || !g.Fencing {
+		t.Errorf("the guarantees of the quorum are %+v", g)
+	}
+	lock, err := quorum.Acquire(t.Context(), "name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members[0].Kill()
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	next, err := quorum.Acquire(t.Context(), "name", nil)
+	if err != nil || next.Token() <= lock.Token() {
+		t.Fatalf("token %d after %d: %v", next.Token(), lock.Token(), err)
+	}
+	if err := next.Release(); err != nil {
+		t.Error(err)
 	}
 }

@@ -172,7 +172,6 @@ func TestOneMember(t *testing.T) {
 		"writes that hang":                       testHungWrites,
 		"many that end together":                 testManyEnds,
 		"successor during a renewal":             testSuccessorDuringRenewal,
-		"recipes":                                testRecipes,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
