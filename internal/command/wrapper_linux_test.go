@@ -103,12 +103,36 @@ END
 		set -m; holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
 		script -qec "bash -c 'sleep 20 & echo \$\$ >pid; exec holdfast run a -v -- true'" /dev/null >err & until test -s err; do sleep .01; done
 		kill -INT $(cat pid); wait $!; echo $?; kill $h; wait $h`, "130"},
-	{"Ctrl-C comes once through a front", `
-		cat >job <<'END'
-sleep 20 & exec holdfast run a -- perl -e '$SIG{INT} = sub { open F, ">>got"; print F "INT\n"; close F }; open F, ">ready"; select undef, undef, undef, .01 until -e "end"; exit 3'
+	{"Ctrl-C and Ctrl-\\ come once, in a job, without a shell, and through a front", `
+		cat >work <<'END'
+for my $s (qw(INT QUIT)) { $SIG{$s} = sub { open F, ">>got"; print F "$s\n"; close F } }
+open F, ">ready"; select undef, undef, undef, .01 until -e "end"; exit 3
 END
-		(until test -e ready; do sleep .01; done; printf '\003'; until test -e got; do sleep .01; done; sleep .3; >end) | script -qec 'exec bash job' /dev/null >/dev/null
-		echo $?; cat got`, "3 INT"},
+		for v in '' exec 'sleep 20 & exec'; do for key in '\003' '\034'; do
+			rm -f ready got end
+			(until test -e ready; do sleep .01; done; printf $key; until test -e got; do sleep .01; done; sleep .3; >end) |
+				SHELL=/bin/bash script -qec "set -m; $v holdfast run a -- perl work" /dev/null >/dev/null
+			echo $?; cat got
+		done; done | sort | uniq -c`, "6 3 3 INT 3 QUIT"},
+	{"Ctrl-C at the start", `
+		holdfast run a -- sh -c '>has; exec sleep 1000' & h=$!; until test -e has; do sleep .01; done
+		for i in 1 2 3 4 5; do
+			(until test -s pid && grep -q . /proc/$(cat pid)/task/*/children; do :; done; printf '\003') |
+				script -qec 'echo $$ >pid; exec holdfast run a -- true' /dev/null >/dev/null; echo $?; rm pid
+		done 2>/dev/null | uniq -c; kill $h`, "5 130"},
+	{"a job that Ctrl-Z suspends keeps its lock, and continues in the foreground", `
+		cat >job <<'END'
+set -m; holdfast run a --ttl 2s -- sh -c '>ready; read line; echo "read $line"; exit 8' >said
+echo $? >stopped; sleep 3; holdfast run a --try -- true; echo $? >tried; fg
+END
+		(until test -e ready; do sleep .01; done; printf '\032'; until test -s tried; do sleep .01; done; echo hello) |
+			script -qec 'bash job' /dev/null >/dev/null; echo $?; cat stopped tried said | grep -v holdfast`, "8 148 75 read hello"},
+	{"Ctrl-Z without a shell", `
+		(until test -e ready; do sleep .01; done; printf '\032'; echo hello) |
+			script -qec 'exec holdfast run a -- sh -c ">ready; read line; echo read \$line >said; exit 8"' /dev/null >/dev/null; echo $?; cat said`, "8 read hello"},
+	{"a window that changes its size", `
+		script -qec "holdfast run a -- sh -c 'trap \"stty size >size; exit 0\" WINCH; tty >name; while :; do sleep .01; done'" /dev/null >/dev/null &
+		until test -s name; do sleep .01; done; stty -F $(cat name) rows 40 cols 123; wait $!; cat size`, "40 123"},
 	{"Ctrl-Z stops the parent, never the supervisor, which starts in the same job", `
 		cat >job <<'END'
 set -m
@@ -117,6 +141,51 @@ parent=$(pgrep -x parent -P $p || echo $p); s=$(pgrep -x supervisor -P $parent);
 grep -q State:.T /proc/$s/status && echo stopped; kill -CONT $parent $s; kill $parent; wait $p; rm ready
 END
 		script -qec 'bash job; bash job "sleep 20 &"' /dev/null </dev/null | grep -v ermina`, "SigBlk: 0000000000000000 SigBlk: 0000000000000000"},
+
+	// Whichever of the two is signaled, stopped or killed.
+	{"signals reach the group", `
+		cat >tree <<'END'
+trap 'echo root >>got; exit 3' $1
+sh -c 'trap "echo child >>got; exit" '$1'; >ready; while :; do sleep .01; done' | cat
+END
+		set -m; for sig in INT TERM HUP QUIT USR1 USR2 WINCH; do
+			rm -f ready; holdfast run a -- sh ./tree $sig & p=$!; until test -e ready; do sleep .01; done; kill -$sig $p; wait $p; echo $? >>got
+		done; sort got | uniq -c`, "7 3 7 child 7 root"},
+	{"SIGTSTP and SIGCONT reach the group", `
+		holdfast run a -- sh -c 'echo $$ >pid; exec sleep 1000' & p=$!; until test -s pid; do sleep .01; done
+		kill -TSTP $p; until grep -q State:.T /proc/$(cat pid)/status; do sleep .01; done
+		kill -CONT $p; until grep -q State:.S /proc/$(cat pid)/status; do sleep .01; done; kill $p; wait $p; echo $?`, "143"},
+	{"what is left behind may finish, and is killed", `
+		holdfast run a -- sh -c '(sleep .05; echo finished) & exit 0'
+		holdfast run a --kill-after 100ms -- sh -c '(setsid sh -c "trap \"\" TERM; echo \$\$ >pid; sleep 1000; :" &); until test -s pid; do sleep .01; done; exit 5'
+		echo $?; ls /proc/$(cat pid)`, "finished 5"},
+	{"signals to the supervisor", `
+		holdfast run a -- sh -c 'trap "echo got; exit 3" TERM; echo $PPID >pid; while :; do sleep .01; done' & p=$!; until test -s pid; do sleep .01; done
+		for s in INT TERM HUP QUIT USR1 PIPE; do kill -$s $(cat pid); done; kill $p; wait $p; echo $?`, "got 3"},
+	{"each is stopped for a while", `
+		holdfast run a -- sh -c 'echo $PPID >pid; kill -STOP $PPID; exit 4' & p=$!; until test -s pid; do sleep .01; done; sleep .5; kill -CONT $(cat pid); wait $p; echo $?
+		holdfast run a --ttl 2s -- sh -c '>has; sleep 4; exit 6' & p=$!; until test -e has; do sleep .01; done; kill -STOP $p; sleep 3; kill -CONT $p; wait $p; echo $?`, "4 6"},
+	{"SIGTERM to a session of its own, when the store is away", `
+		holdfast run a --ttl 4s --kill-after 1s -- sh -c 'setsid sh -c "trap \"echo got; exit\" TERM; >ready; while :; do sleep .01; done" &
+			until test -e ready; do sleep .01; done; mv locks away; ln -s locks locks; wait' 2>err; echo $?`, "got 121"},
+	{"the command has closed its descriptors, and the supervisor is killed", `
+		holdfast run a -- bash -c 'for fd in {3..30}; do eval "exec $fd>&-"; done; trap "" TERM; setsid sh -c "echo \$\$ >pid; sleep 1000; :" & echo $PPID >s; wait' & p=$!
+		until test -s pid -a -s s; do sleep .01; done; kill -9 $(cat s)
+		holdfast run a -- grep 'State:.[^Z]' /proc/$(cat pid)/status || echo dead; wait $p; echo $?`, "dead 121"},
+	{"one is stopped and the other is killed, under a reaper of orphans", `
+		cat >tree <<'END'
+trap '' TERM; echo $PPID >s; setsid sh -c 'echo $$ >pid; sleep 1000; :' & sleep 1000
+END
+		cat >job <<'END'
+for stop in s p; do
+	rm -f s pid; holdfast run a -- sh ./tree & p=$!; until test -s pid -a -s s; do sleep .01; done; s=$(cat s)
+	kill=$((s + p - stop)); kill -STOP $((stop)); until grep -q State:.T /proc/$((stop))/status; do sleep .01; done; kill -9 $kill
+	for pid in $(cat pid) $((stop)); do while grep -q 'State:.[^Z]' /proc/$pid/status; do sleep .01; done; done; echo dead
+done 2>/dev/null
+END
+		perl -e 'syscall qx(uname -m) =~ /x86/ ? 157 : 167, 36, 1, 0, 0, 0; exec @ARGV' bash job`, "dead dead"},
+	{"what ends a command does not reach the next", `
+		holdfast elect a -- sh -c 'echo >>runs; test $(wc -l <runs) = 9 && exit 5; holdfast break a --yes >/dev/null; exec sleep 1000' 2>err; echo $?`, "5"},
 
 	// It ends here, as docs/cli.md says.
 	{"both are killed, and a daemon has the descriptors open", bothKilledRow(""), "lives 75"},
