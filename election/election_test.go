@@ -17,6 +17,12 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
+// until leads until its context ends.
+func until(ctx context.Context, _ election.Term) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // TestResignationHandsOver: where the store wakes waiters, another candidate leads at once, and
 // the one that resigned does not stand again before its ResignDelay is over.
 func TestResignationHandsOver(t *testing.T) {

@@ -43,7 +43,7 @@ func get(t *testing.T, url string) *http.Response {
 // TestOneAtATime: of requests to three replicas for one key one is served at a time: the others
 // wait, or get the status Conflict.
 func TestOneAtATime(t *testing.T) {
-	open := storetest.Server(t)
+	store := memstore.New()
 	var inside, most, served atomic.Int32
 	entered, leave := make(chan bool, 100), make(chan bool)
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 	var waiting, refusing []string
 	for range 3 {
-		locks := open(nil)
+		locks := storetest.Client(t, store, "")
 		waiting = append(waiting, serve(t, locks, &httplock.Options{Wait: time.Minute}, handler))
 		refusing = append(refusing, serve(t, locks, nil, handler))
 	}

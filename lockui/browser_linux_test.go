@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -216,9 +215,7 @@ func TestBrowser(t *testing.T) {
 			if b.eval(`document.documentElement.scrollWidth <= innerWidth`) != "true" {
 				t.Error("it is wider than a telephone")
 			}
-			b.shoot(fmt.Sprintf("phone-dark-%v", dark))
 			b.resize(1440, 900)
-			b.shoot(fmt.Sprintf("wide-dark-%v", dark))
 		}
 		b.setDark(false)
 		b.checkFaults("")
@@ -508,18 +505,4 @@ func (b *browser) checkContrast(what string) {
 func quote(text string) string {
 	data, _ := json.Marshal(text) // a string
 	return string(data)
-}
-
-// shoot writes a picture of the page into the folder that TEST_PICTURES names, for people.
-func (b *browser) shoot(name string) {
-	b.t.Helper()
-	folder := os.Getenv("TEST_PICTURES")
-	if folder == "" {
-		return
-	}
-	var picture struct{ Data []byte }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), picture.Data, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
 }

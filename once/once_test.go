@@ -3,9 +3,6 @@ package once_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,37 +21,6 @@ func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
 	t.Helper()
 	if err != nil || got.Verdict != verdict {
 		t.Errorf("%v, %v; want %v", got, err, verdict)
-	}
-}
-
-// TestJobsOfManyReplicas: three replicas with four goroutines each go through the same jobs; each
-// runs once.
-func TestJobsOfManyReplicas(t *testing.T) {
-	open := storetest.Server(t)
-	const jobs = 10
-	var runs [jobs]atomic.Int32
-	var group sync.WaitGroup
-	for range 3 {
-		locks := open(nil)
-		for range 4 {
-			group.Go(func() {
-				for i := range jobs {
-					_, err := once.Do(t.Context(), locks, fmt.Sprint("job:", i), nil, func(context.Context) error {
-						runs[i].Add(1)
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	group.Wait()
-	for i := range runs {
-		if n := runs[i].Load(); n != 1 {
-			t.Errorf("job %d ran %d times", i, n)
-		}
 	}
 }
 

@@ -76,53 +76,6 @@ func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
 	}
 }
 
-// TestReplicas that call all the time do not pass more often than they may.
-func TestReplicas(t *testing.T) {
-	open := storetest.Server(t)
-	const calls, window = 3, 250 * time.Millisecond
-	// The return of Take is seen late on a busy machine: so the release is noted as well, which
-	// comes before the last look at the clock.
-	var mu sync.Mutex
-	var begins, ends []time.Time // of releases, and of calls
-	var group sync.WaitGroup
-	for range 3 {
-		var released time.Time
-		locks := open(&holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
-			if e.Kind == holdfast.EventReleased || e.Kind == holdfast.EventKept {
-				released = time.Now()
-			}
-		}}})
-		limit := ratelimit.New(locks, calls, window)
-		group.Go(func() {
-			for passed := 0; passed < 5; {
-				err := limit.Take(context.Background(), "key")
-				ended := time.Now()
-				var limited *ratelimit.LimitError
-				switch {
-				case err == nil:
-					passed++
-					mu.Lock()
-					begins, ends = append(begins, released), append(ends, ended)
-					mu.Unlock()
-				case !errors.As(err, &limited) || limited.RetryAfter > window+time.Second:
-					t.Error(err)
-					return
-				default:
-					time.Sleep(5 * time.Millisecond) // leaves others some of the processor
-				}
-			}
-		})
-	}
-	group.Wait()
-	slices.SortFunc(begins, time.Time.Compare)
-	slices.SortFunc(ends, time.Time.Compare)
-	for i := calls; i < len(ends); i++ {
-		if gap := ends[i].Sub(begins[i-calls]); gap < window {
-			t.Errorf("%d calls passed within %v, the window is %v", calls+1, gap, window)
-		}
-	}
-}
-
 // TestKeysAreApart: keys do not share places, and RetryAfter is when a place is free.
 func TestKeysAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

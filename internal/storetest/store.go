@@ -1,4 +1,4 @@
-// Package storetest has what the tests of the recipes share: stores in virtual time, and a server.
+// Package storetest has what the tests of the recipes share: stores in virtual time.
 package storetest
 
 import (
@@ -10,28 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
 )
-
-// serverURL starts a store for the time of a test, and returns its URL.
-var serverURL = func(testing.TB) string { return "memory://server" }
-
-// Server starts a Redis, which runs for the time of the test, or uses memory on systems that cannot
-// run it. The function that it returns opens a client.
-func Server(tb testing.TB) (open func(*holdfast.Config) *holdfast.Client) {
-	tb.Helper()
-	url := serverURL(tb)
-	return func(config *holdfast.Config) *holdfast.Client {
-		locks, err := holdfast.Open(tb.Context(), url, config)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() {
-			if err := locks.Close(); err != nil {
-				tb.Errorf("closing a client: %v", err)
-			}
-		})
-		return locks
-	}
-}
 
 // Virtual runs a test in virtual time on a store in memory, and on one that is as coarse as etcd.
 func Virtual(t *testing.T, test func(t *testing.T, store driver.Store)) {

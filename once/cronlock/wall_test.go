@@ -59,23 +59,6 @@ func TestDailySlots(t *testing.T) {
 	}
 }
 
-// TestHourlySlots: a schedule with every hour has as many slots as hours pass.
-func TestHourlySlots(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schedule, err := cron.ParseStandard("TZ=Europe/Berlin 30 * * * *")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at := time.Date(2026, 1, 1, 0, 30, 0, 0, berlin); at.Year() == 2026; at = at.Add(time.Hour) {
-		if slot, err := cronlock.Slot(schedule, at); err != nil || !slot.Start.Equal(at) || !slot.End.Equal(at.Add(time.Hour)) {
-			t.Fatalf("at %v: %v, %v", at, slot, err)
-		}
-	}
-}
-
 // TestSummerTime: a daily job that two hosts with cron start runs once on each day around both
 // changes. Cron starts it at each moment whose clock shows the time, and at the change that skips
 // the time. One host is late.
