@@ -230,10 +230,14 @@ func (l *lease) awaitRelease() error {
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
 // have the lease any more. After the patience it goes on in the background, where it ends when the
 // Client is closed. If the Acquire of the lease has no answer, it may arrive after a release that
-// found nothing: then the releases go on, whatever the store answers. A renewal in flight does
-// nothing after them: no store revives an entry.
+// found nothing: then the releases go on, whatever the store answers.
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
+	c.mu.Lock()
+	for l.busy { // It may prolong the lease, and storeEnd with it.
+		c.changed.Wait()
+	}
+	c.mu.Unlock()
 	applied := false // an earlier attempt may have been applied
 	var until time.Duration
 	for n := 0; ; n++ {
