@@ -53,25 +53,24 @@ type protocol struct {
 	waits      bool
 	violates   string
 
-	fromReceipt     bool // a deadline counts from the receipt of a reply
-	noticeReceipt   bool // a deadline counts from the receipt of a notice
-	noticeLastSent  bool // a notice confirms a renewal that has no answer
-	noticeForEnded  bool // a notice counts for an owner that has ended
-	lossNotFinal    bool // an answer counts for an owner that has ended
-	turnLate        bool // a hold is passed on within a client after its deadline
-	noLook          bool // waiters rely on notices
-	undoOpen        bool // what has become of an Acquire is undone while its owner goes on
-	sameOwner       bool // an owner acquires twice
-	renewShortens   bool // a renewal sets the end
-	promotionSets   bool // a place that becomes a hold has another end than it had
-	ownLimit        bool // only the Limit of the newcomer counts
-	silentGiveUp    bool // the end of a place promotes none
-	blockOfOne      bool // a block has one token in the store
-	doubledGranted  bool // an Acquire that comes twice is granted twice
-	passedAndTold   bool // a place may be told that it holds, and is passed over
-	sweepByList     bool // a renewal ends all other entries of the client
-	placeUndone     bool // a crash undoes the prolongation of a place
-	tokenAtAdmitted bool // a place has no token
+	fromReceipt    bool // a deadline counts from the receipt of a reply
+	noticeReceipt  bool // a deadline counts from the receipt of a notice
+	noticeLastSent bool // a notice confirms a renewal that has no answer
+	noticeForEnded bool // a notice counts for an owner that has ended
+	lossNotFinal   bool // an answer counts for an owner that has ended
+	turnLate       bool // a hold is passed on within a client after its deadline
+	noLook         bool // waiters rely on notices
+	undoOpen       bool // what has become of an Acquire is undone while its owner goes on
+	sameOwner      bool // an owner acquires twice
+	renewShortens  bool // a renewal sets the end
+	promotionSets  bool // a place that becomes a hold has another end than it had
+	ownLimit       bool // only the Limit of the newcomer counts
+	silentGiveUp   bool // the end of a place promotes none
+	blockOfOne     bool // a block has one token in the store
+	doubledGranted bool // an Acquire that comes twice is granted twice
+	passedAndTold  bool // a place may be told that it holds, and is passed over
+	sweepByList    bool // a renewal ends all other entries of the client
+	placeUndone    bool // a crash undoes the prolongation of a place
 }
 
 var (
@@ -114,7 +113,6 @@ var protocols = []protocol{
 	{name: "passed over and told", limits: xx, passedAndTold: true, violates: "without a hold"},
 	{name: "sweep by list", limits: xx, attempts: 2, messages: 2, sweepByList: true, violates: "without a hold"},
 	{name: "a crash undoes a prolongation", limits: xx, placeUndone: true, violates: "beyond"},
-	{name: "token at admission", limits: xxx, messages: 2, ticks: 3, place: 2, doubled: 1, renewals: first, releases: []uint8{0, 1, 0}, tokenAtAdmitted: true, violates: "believes"},
 }
 
 // The contract holds, and the search finds a history that breaks each broken variant.
@@ -472,7 +470,7 @@ var ownerNames = [modelOwners]string{"A", "B", "C", "D"}
 func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqueue.Counter) []lockqueue.Entry[uint8]) {
 	m.queue.Settle(math.MaxInt64)
 	before := map[uint8]entry{}
-	for i, e := range s.entries {
+	for _, e := range s.entries {
 		if e.owner == 0 {
 			break
 		}
@@ -486,19 +484,11 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 		if m.ownLimit && e.told {
 			full.Limit = driver.Shared
 		}
-		if m.tokenAtAdmitted {
-			full.Token = int64(i + 1)
-		}
 		m.queue.Restore([]lockqueue.Entry[uint8]{full})
 	}
 	counter := lockqueue.Counter{Last: int64(s.last)}
-	if m.tokenAtAdmitted {
-		counter.Last = int64(m.queue.Len())
-	}
 	promoted := f(time.Duration(s.now), &counter)
-	if !m.tokenAtAdmitted {
-		s.last = uint8(counter.Last)
-	}
+	s.last = uint8(counter.Last)
 	s.entries = [modelOwners]entry{}
 	i, holds := 0, len(m.queue.Holds())
 	for _, e := range m.queue.Entries() {
@@ -510,14 +500,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 		if m.promotionSets && told && !was.told && e.Data != self {
 			e.Until = time.Duration(s.now + 1)
 		}
-		token := uint8(e.Token)
-		if m.tokenAtAdmitted {
-			if token = was.token; told && token == 0 {
-				s.last++
-				token = s.last
-			}
-		}
-		s.entries[i] = entry{owner: e.Data + 1, until: uint8(e.Until), token: token, told: told, kept: e.Kept}
+		s.entries[i] = entry{owner: e.Data + 1, until: uint8(e.Until), token: uint8(e.Token), told: told, kept: e.Kept}
 		i++
 	}
 	for _, p := range promoted {
@@ -570,12 +553,6 @@ func (m *model) store(s *state, msg message) {
 			reply.token = e.token
 		}
 	case renew:
-		token := int64(msg.token)
-		if e := s.find(msg.owner); m.tokenAtAdmitted && e != nil {
-			if token = 0; msg.token != 0 && msg.token != e.token {
-				token = math.MaxInt64
-			}
-		}
 		var own driver.Entry
 		m.change(s, msg.owner, func(now time.Duration, c *lockqueue.Counter) (promoted []lockqueue.Entry[uint8]) {
 			if m.sweepByList {
@@ -585,7 +562,7 @@ func (m *model) store(s *state, msg message) {
 					}
 				}
 			}
-			own, promoted = m.queue.Renew(name, token, time.Duration(msg.asked), now)
+			own, promoted = m.queue.Renew(name, int64(msg.token), time.Duration(msg.asked), now)
 			return promoted
 		})
 		reply.kind, reply.state, reply.asked = renewed, own.State, msg.asked
