@@ -208,8 +208,10 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 	var info fs.FileInfo
 	if err == nil {
 		info, err = opened.Stat()
-	} else if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
-		info, err = there, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
+			info, err = there, nil
+		}
 	}
 	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1) {
 		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",

@@ -24,10 +24,10 @@ type host struct {
 
 // A bootMark tells in which boot a file was written.
 type bootMark struct {
-	Boot string `json:"boot"`
+	boot string
 
-	// Began is when the boot began, by the wall clock, in milliseconds since 1970.
-	Began int64 `json:"boot_began_ms"`
+	// began is when the boot began, by the wall clock, in milliseconds since 1970.
+	began int64
 }
 
 // sameBegin is how near to each other two boots begin that are one.
@@ -42,16 +42,16 @@ func (h *host) isOtherBoot(written time.Time) bool {
 }
 
 func (h *host) bootMark() bootMark {
-	return bootMark{Boot: h.boot, Began: h.wall().Add(-h.uptime()).UnixMilli()}
+	return bootMark{boot: h.boot, began: h.wall().Add(-h.uptime()).UnixMilli()}
 }
 
 // isThisBoot reports whether m, of a file that was written at a time of day, is of this boot. LXC,
 // Incus and systemd-nspawn give each container a boot id of its own. Such containers agree on when
 // the boot began, which is another time after a reboot.
 func (h *host) isThisBoot(m bootMark, written time.Time) bool {
-	if m.Boot == h.boot {
+	if m.boot == h.boot {
 		return true
 	}
-	apart := h.bootMark().Began - m.Began
+	apart := h.bootMark().began - m.began
 	return !h.isOtherBoot(written) && max(apart, -apart) < sameBegin.Milliseconds()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,19 +34,15 @@ func spoil(contents string) map[string]string {
 		if spoilt == entries {
 			panic(old)
 		}
-		var h header
-		if err := json.Unmarshal([]byte(line), &h); err != nil {
-			panic(err)
-		}
-		h.Size = int64(len(spoilt))
-		return string(h.encode()) + spoilt
+		sized := strings.Replace(line, fmt.Sprintf(`"size":%d`, len(entries)), fmt.Sprintf(`"size":%d`, len(spoilt)), 1)
+		return fmt.Sprintf("%-*s\n%s", headerSize-1, strings.TrimRight(sized, " \n"), spoilt)
 	}
 	return map[string]string{
 		"torn":            contents[:len(contents)-1],
 		"torn early":      line[:headerSize-1],
 		"not JSON":        "hello\n",
-		"another format":  inHeader(`"holdfast":3`, `"holdfast":2`),
-		"a later format":  inHeader(`"holdfast":3`, `"holdfast":4`),
+		"another format":  inHeader(`"holdfast":4`, `"holdfast":3`),
+		"a later format":  inHeader(`"holdfast":4`, `"holdfast":5`),
 		"another name":    inHeader(`"name":"bad"`, `"name":"good"`),
 		"no name":         inHeader(`"name":"bad"`, `"name":""`),
 		"in the header":   inHeader(`"at":2048`, `"at":2047`),

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -86,15 +85,14 @@ var errLocked = errors.New("locked")
 // A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file.
 // So the file of a free name can be deleted.
 //
-// A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
+// A power loss forgets what was not flushed. So mark is well ahead of the tokens, and it is flushed
 // before a token above the former mark is granted. In the next boot tokens begin above it.
 type counter struct {
-	Format int `json:"holdfast"`
 	bootMark
-	Mark    int64 `json:"mark"`
-	Flushed int64 `json:"flushed"` // the greatest Mark that was surely flushed in this boot
-	Last    int64 `json:"last_token"`
-	Clock   int64 `json:"clock"` // the greatest time of day that was seen
+	mark    int64
+	flushed int64 // the greatest mark that was surely flushed in this boot
+	last    int64 // the last token
+	clock   int64 // the greatest time of day that was seen
 }
 
 const (
@@ -105,8 +103,8 @@ const (
 	// this.
 	counterSize = 512
 
-	// counterFormat is the number in the first field of the file.
 	counterFormat = 2
+	counterText   = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"mark":%d,"flushed":%d,"last_token":%d,"clock":%d}`
 )
 
 // readCounter reads the counter as it goes on in this boot.
@@ -116,32 +114,42 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 	if err != nil && err != io.EOF {
 		return c, l.folder.notApplied("read", l.name, err)
 	}
-	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
-		err = json.Unmarshal(text, &c)
-		if err != nil || c.Format != counterFormat || min(c.Mark, c.Flushed, c.Last, c.Clock) < 0 || max(c.Mark, c.Last, c.Clock) > driver.MaxToken {
+	if text = bytes.Trim(text[:n], " \n\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
+		isWhole := text[len(text)-1] == '}'
+		text[len(text)-1] = ','
+		f := fields{rest: string(text), ok: isWhole}
+		f.number(`{"holdfast":`, counterFormat, counterFormat)
+		c.bootMark = f.bootMark()
+		c.mark = f.number(`"mark":`, 0, driver.MaxToken)
+		c.flushed = f.number(`"flushed":`, 0, driver.MaxToken)
+		c.last = f.number(`"last_token":`, 0, driver.MaxToken)
+		c.clock = f.number(`"clock":`, 0, driver.MaxToken)
+		if !f.ok || f.rest != "" {
 			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
 	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark, l.written) {
-		c.Format, c.bootMark, c.Flushed, c.Last = counterFormat, host.bootMark(), 0, max(c.Last, c.Mark)
+		c.bootMark, c.flushed, c.last = host.bootMark(), 0, max(c.last, c.mark)
 	}
-	c.Clock = max(c.Clock, l.folder.store.host.wall().UnixMicro())
+	c.clock = max(c.clock, l.folder.store.host.wall().UnixMicro())
 	return c, nil
 }
 
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
 func (l *kernelLock) writeCounter(c counter) error {
 	write := func() error {
-		text := fmt.Appendf(nil, "%*s\n", counterSize-1, encodeJSON(c))
+		text := fmt.Appendf(nil, counterText, counterFormat, c.boot, c.began, c.mark, c.flushed, c.last, c.clock)
+		text = append(text, blank[:counterSize-len(text)]...)
+		text[counterSize-1] = '\n'
 		_, err := l.file.WriteAt(text, 0)
 		if info, _ := l.file.Stat(); err != nil && info != nil && info.Size() < counterSize {
 			_ = l.file.Truncate(0) // A part of the first counter is none.
 		}
 		return l.folder.notApplied("write", l.name, err)
 	}
-	if c.Last > c.Flushed {
-		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
+	if c.last > c.flushed {
+		c.mark = min(max(c.last, c.mark)+markLead, driver.MaxToken)
 		if err := write(); err != nil {
 			return err
 		}
@@ -153,7 +161,7 @@ func (l *kernelLock) writeCounter(c counter) error {
 		if err != nil {
 			return l.folder.notApplied("flush", l.name, err)
 		}
-		c.Flushed = c.Mark
+		c.flushed = c.mark
 	}
 	return write()
 }

@@ -21,9 +21,9 @@ import (
 // The file of a name has a header, which is a line of JSON with spaces up to a fixed size, and the
 // entries, which are JSON too, with a line for each:
 //
-//	{"holdfast":3,"name":"deploy","boot":"…","boot_began_ms":9,"at":2048,"size":300}
+//	{"holdfast":4,"boot":"…","boot_began_ms":9,"at":2048,"size":300,"name":"deploy"}
 //	[
-//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":   9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //	,{"token":10,…}
 //	]
 //
@@ -31,20 +31,20 @@ import (
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
 //
-// A change writes the entries where the former ones are not, and then the header, which says where
-// the entries are. So a kill leaves the former ones or the new ones.
+// A change of bytes in one page is written in place, such as that of an end, which has a fixed
+// width. Any other change writes the entries where the former ones are not, and then the header,
+// which says where the entries are. So a kill leaves the former ones or the new ones: the kernel
+// writes what is in one page whole or not at all.
 
 // nameFormat is the number in the first field of a name's file. A later format that this version
 // must not misread gets another number.
-const nameFormat = 3
+const nameFormat = 4
 
 // A header is the first line of a name's file.
 type header struct {
-	Format int    `json:"holdfast"`
-	Name   string `json:"name"`
+	name string
 	bootMark
-	At   int64 `json:"at"` // of the entries, in bytes
-	Size int64 `json:"size"`
+	at, size int64 // of the entries, in bytes
 }
 
 // entryData is what the file has of an entry beside what the rule knows. The Owner of an entry is
@@ -70,12 +70,14 @@ type publicData struct {
 }
 
 const (
-	// headerSize is the size of a header, which is in one page of the file: the kernel writes a
-	// page whole or not at all when the process is killed.
+	// headerSize is the size of a header, which is in one page.
 	headerSize = 2048
+	pageSize   = 4096
+
+	headerText = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"at":%d,"size":%d,"name":%s}`
 
 	entriesBegin = "[\n"
-	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 	entriesEnd   = "]\n"
 
 	// mostRead is the size of the most entries that are read.
@@ -84,8 +86,8 @@ const (
 
 // encode returns the header as it is written.
 func (h *header) encode() []byte {
-	line := bytes.Repeat([]byte(" "), headerSize)
-	copy(line, encodeJSON(h))
+	line := fmt.Appendf(make([]byte, 0, headerSize), headerText, nameFormat, h.boot, h.began, h.at, h.size, encodeJSON(h.name))
+	line = append(line, blank[:headerSize-len(line)]...)
 	line[headerSize-1] = '\n'
 	return line
 }
@@ -118,20 +120,25 @@ func readFile(file *os.File) (h header, text string, entries []entry, err error)
 	if err != nil && err != io.EOF {
 		return h, "", nil, err
 	}
-	line = bytes.TrimRight(line[:n], " \n")
-	text = string(line)
-	err = json.Unmarshal(line, &h)
-	switch {
-	case len(bytes.Trim(line, "\x00")) == 0:
+	text, _, isLine := strings.Cut(string(line[:n]), "\n")
+	if strings.Trim(text, "\x00") == "" {
 		return h, "", nil, errUnmade
-	case err == nil && h.Format > 0 && h.Format != nameFormat:
-		return h, text, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, h.Format)
-	case err != nil || n < headerSize || h.Format != nameFormat || h.Name == "" ||
-		h.At < headerSize || h.At > 4*mostRead || h.Size < 0 || h.Size > mostRead:
+	}
+	f := fields{rest: text, ok: isLine && n == headerSize}
+	if format := f.number(`{"holdfast":`, 0, math.MaxInt64); f.ok && format != nameFormat {
+		return h, text, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, format)
+	}
+	h.bootMark = f.bootMark()
+	h.at = f.number(`"at":`, headerSize, 4*mostRead)
+	h.size = f.number(`"size":`, 0, mostRead)
+	err = json.Unmarshal([]byte("{"+f.rest), &struct {
+		Name *string `json:"name"`
+	}{&h.name})
+	if err != nil || !f.ok || h.name == "" {
 		return h, text, nil, errNotOurs
 	}
-	body := make([]byte, h.Size)
-	if _, err := file.ReadAt(body, h.At); err != nil && err != io.EOF {
+	body := make([]byte, h.size)
+	if _, err := file.ReadAt(body, h.at); err != nil && err != io.EOF {
 		return h, "", nil, err
 	}
 	all := string(body)
@@ -162,39 +169,53 @@ var (
 
 // decodeEntry is the reverse of entryText.
 func decodeEntry(line string) (e entry, ok bool) {
-	rest, ok := line, true
-	field := func(key string) string {
-		value, after, isThere := strings.Cut(rest, ",")
-		value, isNext := strings.CutPrefix(value, key)
-		rest, ok = after, ok && isThere && isNext
-		return value
-	}
-	number := func(key string, most int64) int64 {
-		n, err := strconv.ParseInt(field(key), 10, 64)
-		ok = ok && err == nil && 0 < n && n <= most
-		return n
-	}
-	flag := func(key string) bool {
-		isSet, err := strconv.ParseBool(field(key))
-		ok = ok && err == nil
-		return isSet
-	}
-	hex := func(key string, size int) string {
-		text := field(key)
-		ok = ok && len(text) == size+len(`""`)
-		return strings.Trim(text, `"`)
-	}
-	e.Token = number(`{"token":`, driver.MaxToken)
-	e.Tokens = int(number(`"tokens":`, driver.MaxTokens))
-	e.Limit = int(number(`"limit":`, driver.Shared))
-	e.Until = time.Duration(number(`"until_ns":`, math.MaxInt64/2))
-	e.Kept = flag(`"kept":`)
-	e.Data.detached = flag(`"detached":`)
-	e.Data.session = hex(`"session":`, sessionIDLen)
-	e.Owner = hex(`"owner_sha256":`, 2*sha256.Size)
-	e.Data.public = rest
+	f := fields{rest: line, ok: true}
+	e.Token = f.number(`{"token":`, 1, driver.MaxToken)
+	e.Tokens = int(f.number(`"tokens":`, 1, driver.MaxTokens))
+	e.Limit = int(f.number(`"limit":`, 1, driver.Shared))
+	e.Until = time.Duration(f.number(`"until_ns":`, 1, math.MaxInt64/2))
+	e.Kept = f.flag(`"kept":`)
+	e.Data.detached = f.flag(`"detached":`)
+	e.Data.session = f.text(`"session":`)
+	e.Owner = f.text(`"owner_sha256":`)
+	e.Data.public = f.rest
 	e.Data.line = line
-	return e, ok
+	return e, f.ok && len(e.Data.session) == sessionIDLen && len(e.Owner) == 2*sha256.Size
+}
+
+// fields are those of a line of JSON, which are read in the order in which they are written.
+type fields struct {
+	rest string
+	ok   bool // all were as they are written
+}
+
+func (f *fields) next(key string) string {
+	value, rest, isThere := strings.Cut(f.rest, ",")
+	value, isNext := strings.CutPrefix(value, key)
+	f.rest, f.ok = rest, f.ok && isThere && isNext
+	return value
+}
+
+func (f *fields) number(key string, least, most int64) int64 {
+	n, err := strconv.ParseInt(strings.TrimLeft(f.next(key), " "), 10, 64)
+	f.ok = f.ok && err == nil && least <= n && n <= most
+	return n
+}
+
+func (f *fields) flag(key string) bool {
+	isSet, err := strconv.ParseBool(f.next(key))
+	f.ok = f.ok && err == nil
+	return isSet
+}
+
+func (f *fields) text(key string) string {
+	text := f.next(key)
+	f.ok = f.ok && len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"'
+	return strings.Trim(text, `"`)
+}
+
+func (f *fields) bootMark() bootMark {
+	return bootMark{boot: f.text(`"boot":`), began: f.number(`"boot_began_ms":`, math.MinInt64, math.MaxInt64)}
 }
 
 // decodePublic returns what people see of an entry, as far as it can be read: it is for display

@@ -99,7 +99,7 @@ func TestManyEntries(t *testing.T) {
 	}
 	full.Restore(entries[1:])
 	text := encodeEntries(&full, "")
-	h := header{Format: nameFormat, Name: "name", bootMark: s.host.bootMark(), At: headerSize, Size: int64(len(text))}
+	h := header{name: "name", bootMark: s.host.bootMark(), at: headerSize, size: int64(len(text))}
 	writeFile(t, s.pathOf("name"), string(h.encode())+string(text))
 	more := 0
 	for err := error(nil); err == nil; more++ {

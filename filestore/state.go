@@ -87,7 +87,7 @@ func (f *folder) update(
 // read reads the file. Entries of an earlier boot are over, as are the processes that made them.
 func (st *state) read() error {
 	host := &st.folder.store.host
-	st.header = header{Format: nameFormat, Name: st.who.name, bootMark: host.bootMark()}
+	st.header = header{name: st.who.name, bootMark: host.bootMark()}
 	if st.file == "" {
 		return nil
 	}
@@ -110,8 +110,8 @@ func (st *state) read() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && (st.who.name != "" && h.Name != st.who.name || fileName(h.Name) != st.file) {
-		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.Name)
+	if err == nil && (st.who.name != "" && h.name != st.who.name || fileName(h.name) != st.file) {
+		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.name)
 	}
 	if err != nil {
 		opened.Close()
@@ -169,7 +169,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	tokens := lockqueue.Counter{Last: c.Last, Clock: c.Clock}
+	tokens := lockqueue.Counter{Last: c.last, Clock: c.clock}
 	if n := st.queue.Len(); n > 0 { // Its tokens are greater if the file of the counter was deleted.
 		last := st.queue.Entries()[n-1]
 		tokens.Last = max(tokens.Last, last.Token+int64(last.Tokens)-1)
@@ -196,7 +196,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
 	}
-	c.Last = tokens.Last
+	c.last = tokens.Last
 	return res, st.lock.writeCounter(c)
 }
 
@@ -258,8 +258,19 @@ func (st *state) write() (err error) {
 		return st.folder.notApplied("delete", st.file, st.folder.Remove(st.file))
 	}
 	entries := encodeEntries(&st.queue, st.who.hash)
-	if string(entries) == st.former {
-		return nil
+	former := st.header
+	if len(entries) == len(st.former) {
+		piece, at, isOne := onePage(st.former, entries, former.at)
+		if len(piece) == 0 {
+			return nil
+		}
+		if isOne {
+			n, err := st.opened.WriteAt(piece, at)
+			if n > 0 {
+				return wrapErr("write", st.folder.path(st.file), err)
+			}
+			return st.folder.notApplied("write", st.file, err)
+		}
 	}
 	if st.opened == nil {
 		st.opened, err = st.folder.create(st.file)
@@ -268,13 +279,12 @@ func (st *state) write() (err error) {
 			st.opened, err = st.folder.create(st.file)
 		}
 	}
-	former := st.header
-	st.header.At, st.header.Size = headerSize, int64(len(entries))
-	if former.At < headerSize+st.header.Size {
-		st.header.At = max(headerSize, former.At+former.Size)
+	st.header.at, st.header.size = headerSize, int64(len(entries))
+	if former.at < headerSize+st.header.size {
+		st.header.at = max(headerSize, former.at+former.size)
 	}
 	if err == nil {
-		_, err = st.opened.WriteAt(entries, st.header.At)
+		_, err = st.opened.WriteAt(entries, st.header.at)
 	}
 	if err != nil {
 		if st.former == "" {
@@ -285,10 +295,26 @@ func (st *state) write() (err error) {
 	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
 		return wrapErr("write", st.folder.path(st.file), err)
 	}
-	for at, end := former.At, former.At+former.Size; at < end; at += int64(len(blank)) {
+	for at, end := former.at, former.at+former.size; at < end; at += int64(len(blank)) {
 		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
 	}
 	return nil
+}
+
+// onePage returns what is to be written of a text at a place of a file, where another one of the
+// same size is, and whether that is in one page.
+func onePage(former string, text []byte, at int64) (piece []byte, pieceAt int64, isOne bool) {
+	for begin, end := 0, 0; begin < len(text); begin = end {
+		end = min(len(text), begin+int(pageSize-(at+int64(begin))%pageSize))
+		if former[begin:end] == string(text[begin:end]) {
+			continue
+		}
+		if len(piece) > 0 {
+			return text, at, false
+		}
+		piece, pieceAt = text[begin:end], at+int64(begin)
+	}
+	return piece, pieceAt, true
 }
 
 // blank takes the place of former entries, which would mislead people.
@@ -340,7 +366,7 @@ func (st *state) sessionsBefore(position int) (ids []string) {
 func (st *state) record(e *entry) driver.Record {
 	public := e.Data.decodePublic()
 	rec := driver.Record{
-		Name: st.header.Name, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
+		Name: st.header.name, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
 		Kept: e.Kept, Waiting: st.queue.Waiting(),
 	}
 	if e.Limit > 1 {

@@ -140,7 +140,7 @@ func TestOtherFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later := strings.Replace(string(text), `{"holdfast":3`, `{"holdfast":4`, 1)
+		later := strings.Replace(string(text), `{"holdfast":4`, `{"holdfast":5`, 1)
 		f.step(step)
 		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
 			writeFile(t, s.pathOf("name"), other)
