@@ -228,7 +228,7 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 // umask. It is for the group of the folder. One to which this user cannot give it is for this user
 // alone: those of the user's own group need not be allowed to write the folder.
 func (f *folder) create(file string) (*os.File, error) {
-	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL|openFlags, 0o600)
 	if err != nil {
 		return nil, err
 	}
