@@ -184,20 +184,24 @@ func TestLostSessionsAreEnded(t *testing.T) {
 	takes(t, s, req.Name)
 }
 
-// A renewal asks the server, also if the session has had a longer TTL, for whose sake the server
-// would keep it.
+// A renewal asks the server, of a place too, also if the session has had a longer TTL, for whose
+// sake the server would keep it.
 func TestRenewalAsksTheServer(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
 	s := open(t, proxy.Addr(), keysOf(t))
 	release(t, s, grant(t, s, "long", time.Hour))
 	req := grant(t, s, "name", time.Minute)
-	proxy.Hold(faultproxy.Up)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err == nil || got[0].State != driver.Unknown {
-		t.Errorf("Renew beside a silent server: %v, %v", got, err)
+	for _, req := range []driver.Request{req, queue(t, s, "name")} {
+		before := stateOf(t, s, req)
+		proxy.Hold(faultproxy.Up)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+		cancel()
+		if err == nil || got[0].State != driver.Unknown {
+			t.Errorf("Renew of what was %v beside a silent server: %v, %v", before, got, err)
+		}
+		proxy.Pass(faultproxy.Up)
 	}
 }
 
@@ -398,11 +402,13 @@ func TestNoConnectionLeft(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	full := pgtest.OpenPool(t, server.URL("postgres"), "pool_max_conns=3")
 	for range 2 {
-		conn, err := full.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
+		pgtest.Eventually(t, "connection", func() bool { // That which has found the server ready may be about to end.
+			conn, err := full.Acquire(t.Context())
+			if err == nil {
+				t.Cleanup(conn.Release)
+			}
+			return err == nil
+		})
 	}
 	var later *driver.RetryError
 	if _, err := other.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.As(err, &later) || !driver.IsNotApplied(err) {
@@ -510,6 +516,7 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
 	first := grant(t, other, "name", time.Minute)
 	waiter := queue(t, s, "name")
+	told := noticesOf(t, s, waiter.Owner)
 	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
 	proxy.Mark(nil)
 	proxy.HoldMarked(faultproxy.Up)
@@ -524,7 +531,10 @@ func TestGrantBehindAWaiter(t *testing.T) {
 		return len(s.keys) == 1
 	})
 	release(t, other, first)
-	pgtest.Eventually(t, "turn of the waiter", func() bool { return stateOf(t, s, waiter) == driver.Held })
+	pgtest.Signaled(t, told)
+	if got := stateOf(t, s, waiter); got != driver.Held {
+		t.Errorf("the waiter that was told is %v, want held", got)
+	}
 	release(t, s, waiter)
 	proxy.PassMarked(faultproxy.Up)
 	if res := <-answer; !res.Granted {

@@ -62,6 +62,7 @@ type call struct {
 	entry *entry          // nil: only that
 	req   *driver.Request // of a try
 	ttl   time.Duration   // that the server's timeout has to allow for
+	place bool            // it is for a place, which another session has: without a connection it makes one
 
 	value *int64 // the token of a try, 1 of an unlock; nil if the key was taken, or was not locked
 	res   driver.Result
@@ -86,16 +87,16 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch. It connects for a try alone: without a connection there is nothing to
-// unlock.
+// send carries out a batch. It does not connect to unlock: without a connection there is nothing
+// locked.
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	deadline := time.Now().Add(batchTimeout)
 	s.look()
-	keyed, tries, longest := s.store.prepare(calls)
+	keyed, connects, longest := s.store.prepare(calls)
 	var err error
-	if s.conn == nil && tries {
+	if s.conn == nil && connects {
 		err = s.connect(deadline)
 	}
 	if s.conn != nil {

@@ -105,14 +105,14 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare returns the calls whose keys the server is asked for, whether one of these is a try, and
+// prepare returns the calls whose keys the server is asked for, whether they need a connection, and
 // the longest TTL. The server grants a session its own keys again, so that none may try a key that
 // main has, or tries, unless it is unlocked before.
-func (s *Store) prepare(calls []*call) (keyed []*call, tries bool, longest time.Duration) {
+func (s *Store) prepare(calls []*call) (keyed []*call, connects bool, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
-		longest = max(longest, c.ttl)
+		longest, connects = max(longest, c.ttl), connects || c.place
 		if c.entry == nil {
 			continue
 		}
@@ -123,10 +123,10 @@ func (s *Store) prepare(calls []*call) (keyed []*call, tries bool, longest time.
 			keyed = append(keyed, c)
 		case c.req != nil && (other == nil || other.state == unlocking):
 			s.keys[e.key] = e
-			keyed, tries = append(keyed, c), true
+			keyed, connects = append(keyed, c), true
 		}
 	}
-	return keyed, tries, longest
+	return keyed, connects, longest
 }
 
 // complete records what a batch has changed.
@@ -353,31 +353,42 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 }
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
-// its locks, and has it keep the session for the longest TTL. Nothing is asked for a place, nor for
-// the first renewal after its grant, if the server keeps it for longer than that anyway.
+// its locks, and has it keep the session for the longest TTL. The session of a place cannot be
+// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
+// renewal after the grant of a place, if the server keeps its session for longer than that anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent, longest, entries := time.Now(), time.Duration(0), make([]driver.Entry, len(reqs))
-	checks, errs := map[*session]*error{}, make([]*error, len(reqs))
+	sent, entries := time.Now(), make([]driver.Entry, len(reqs))
+	checks, asked, errs := map[*session]*call{}, make([]*session, len(reqs)), map[*session]error{}
+	unasked := func(e *entry, req driver.RenewRequest) bool {
+		return e.state == held && !e.fresh.Before(sent.Add(req.TTL))
+	}
 	s.mu.Lock()
 	for i, req := range reqs {
-		longest = max(longest, req.TTL)
 		e := s.owners[owned{req.Name, req.Owner}]
-		if e == nil || e.state != trying && (e.state != held || !e.fresh.Before(sent.Add(req.TTL))) {
+		switch {
+		case e == nil || e.state >= unlocking || unasked(e, req):
 			entries[i] = e.renew(req)
 			continue
+		case e.state == waiting:
+			asked[i] = s.main
+		default:
+			asked[i] = e.session
 		}
-		if checks[e.session] == nil {
-			checks[e.session] = new(error)
-		}
-		errs[i] = checks[e.session]
+		c := cmp.Or(checks[asked[i]], &call{})
+		checks[asked[i]], c.ttl, c.place = c, max(c.ttl, req.TTL), c.place || e.state == waiting
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
-	for sess, err := range checks {
-		group.Go(func() { *err = sess.do(ctx, &call{ttl: longest}) })
+	for sess, c := range checks {
+		group.Go(func() {
+			err := sess.do(ctx, c)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			errs[sess] = err
+		})
 	}
 	group.Wait()
 
@@ -387,10 +398,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		e := s.owners[owned{req.Name, req.Owner}]
 		switch {
-		case errs[i] == nil: // It has its answer.
-		case e != nil && e.state < unlocking && *errs[i] != nil:
-			failed = *errs[i]
-		case e != nil && e.state == trying:
+		case asked[i] == nil: // It has its answer.
+		case e == nil || e.state >= unlocking:
+			entries[i] = e.renew(req)
+		case errs[asked[i]] != nil:
+			failed = errs[asked[i]]
+		case e.state == trying, e.state == held && e.session != asked[i] && !unasked(e, req):
 			failed = errors.New("the acquisition is under way")
 		default:
 			entries[i] = e.renew(req)
