@@ -31,31 +31,6 @@ func openFromURL(t *testing.T, text string) *Store {
 
 var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
 
-func TestWrongPassword(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--requirepass", "right")
-	for _, user := range []string{"", "user:SecretPassword@", ":SecretPassword@"} {
-		s := openFromURL(t, "redis://"+user+server.Addr)
-		for verb, call := range calls(s, "name") {
-			// The server may close the connection before it has been read why.
-			eventually(t, "error of "+verb+" that says why", func() bool {
-				err := call(t.Context())
-				if err == nil || strings.Contains(err.Error(), "Secret") {
-					t.Fatalf("%s: %v, want an error without the password", verb, err)
-				}
-				return driver.IsNotApplied(err) && strings.Contains(err.Error(), "password")
-			})
-		}
-	}
-	right := openFromURL(t, "redis://:right@"+server.Addr)
-	grant(t, right, "name", time.Minute)
-	req := request("name", time.Minute)
-	req.Place = time.Second
-	if res, err := right.Acquire(t.Context(), req); err != nil || !res.Waiting {
-		t.Errorf("a place with the right password: %+v, %v", res, err)
-	}
-}
-
 // A replica, whose data may be old, answers nothing: neither that a name is held, nor that it is
 // free, nor that a hold is there, nor that it is lost.
 func TestReplica(t *testing.T) {
@@ -108,13 +83,4 @@ func TestOwnerOfTwoLines(t *testing.T) {
 	if !release(t, s, held) {
 		t.Error("the hold is gone")
 	}
-}
-
-func TestNodeOfACluster(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--cluster-enabled", "yes")
-	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	eventually(t, "cluster of one node", func() bool { return strings.Contains(server.Do("CLUSTER", "INFO"), "cluster_state:ok") })
-	s := open(t, server.Addr, nil)
-	fails(t, s, driver.ErrNotApplied, "use a cluster client", "Acquire")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// In each case the scripts touch no key that they do not declare.
+// In each case the scripts touch no key that they do not declare, and messages have no secret.
 func TestConformanceSingle(t *testing.T) {
 	t.Parallel()
 	var touched atomic.Int64
@@ -78,7 +78,7 @@ func TestConformanceSentinel(t *testing.T) {
 		loadScripts(t, server)
 	}
 	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
-		opts := &Options{Prefix: "sentinel/" + tb.Name() + "/", MinReplicas: 1}
+		opts := &Options{Prefix: "sentinel with spaces/" + tb.Name() + "/", MinReplicas: 1}
 		return dialled(opts, func(d *faultyDialer) redis.UniversalClient {
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels, Dialer: d.dial})
 		})

@@ -65,19 +65,6 @@ func TestGuardAfterRestart(t *testing.T) {
 	abstains(t, s, time.Now(), guard)
 }
 
-func TestGuardAfterPromotion(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t), servers.StartRedis(t)
-	s := open(t, master.Addr, &Options{RestartGuard: guard})
-	abstains(t, s, time.Now(), guard)
-	host, port, _ := strings.Cut(master.Addr, ":")
-	replica.Do("REPLICAOF", host, port)
-	eventually(t, "marker on the replica", func() bool { return strings.HasPrefix(replica.Do("TYPE", s.prefix+guardSuffix), "string") })
-	master.Kill()
-	replica.Do("REPLICAOF", "NO", "ONE")
-	abstains(t, open(t, replica.Addr, &Options{RestartGuard: guard}), time.Now(), guard)
-}
-
 // follow makes a server a replica of another one, or of none that can be reached,
 // and waits for its data.
 func follow(t *testing.T, replica, master *servers.Redis) {
@@ -134,46 +121,43 @@ func TestNoGuard(t *testing.T) {
 	})
 }
 
-// A replica confirms what is there, also where an acquisition or renewal has nothing
-// to change: when its answer was lost, or the hold lasts longer already.
+// A replica confirms what is there, also where a renewal has nothing to change, since the hold lasts
+// longer already.
 func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)
 	follow(t, replica, master)
 	s := open(t, master.Addr, nil)
-	for what, again := range map[string]func(s *Store, req driver.Request) (bool, error){
-		"a renewal": func(s *Store, req driver.Request) (bool, error) {
-			outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Second}})
-			return outcomes[0].State == driver.Held, err
-		},
-	} {
-		for _, expiry := range []string{"PEXPIRE", "PERSIST"} {
-			replica.Pause()
-			req := grant(t, s, "name/"+what+expiry, time.Minute) // No replica has it.
-			if expiry == "PERSIST" {
-				master.Do("PERSIST", "lock:"+req.Name)
-			}
-			// Its connection has written nothing yet, as that of another process.
-			confirmed := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
-			if done, err := again(confirmed, req); err == nil {
-				t.Errorf("%s of what no replica has, %s: %v, %v, want an error", what, expiry, done, err)
-			}
-			replica.Resume()
-			req = grant(t, s, "name/"+what+expiry+"/seen", time.Minute)
-			if expiry == "PERSIST" {
-				master.Do("PERSIST", "lock:"+req.Name)
-			}
-			before := master.Do("PEXPIRETIME", "lock:"+req.Name)
-			eventually(t, "confirmation of "+what, func() bool {
-				done, err := again(confirmed, req)
-				return done && err == nil
-			})
-			if value, want := replica.Do("GET", "lock:"+req.Name), master.Do("GET", "lock:"+req.Name); value != want || !strings.HasPrefix(value, req.Owner) {
-				t.Errorf("the replica has %q, the master %q", value, want)
-			}
-			if after := master.Do("PEXPIRETIME", "lock:"+req.Name); after < before {
-				t.Errorf("%s has changed the end of the hold from %s to %s", what, before, after)
-			}
+	again := func(s *Store, req driver.Request) (bool, error) {
+		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Second}})
+		return outcomes[0].State == driver.Held, err
+	}
+	for _, expiry := range []string{"PEXPIRE", "PERSIST"} {
+		replica.Pause()
+		req := grant(t, s, "name/"+expiry, time.Minute) // No replica has it.
+		if expiry == "PERSIST" {
+			master.Do("PERSIST", "lock:"+req.Name)
+		}
+		// Its connection has written nothing yet, as that of another process.
+		confirmed := open(t, master.Addr, &Options{MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+		if done, err := again(confirmed, req); err == nil {
+			t.Errorf("%s of what no replica has: %v, %v, want an error", expiry, done, err)
+		}
+		replica.Resume()
+		req = grant(t, s, "name/"+expiry+"/seen", time.Minute)
+		if expiry == "PERSIST" {
+			master.Do("PERSIST", "lock:"+req.Name)
+		}
+		before := master.Do("PEXPIRETIME", "lock:"+req.Name)
+		eventually(t, "confirmation of a renewal", func() bool {
+			done, err := again(confirmed, req)
+			return done && err == nil
+		})
+		if value, want := replica.Do("GET", "lock:"+req.Name), master.Do("GET", "lock:"+req.Name); value != want || !strings.HasPrefix(value, req.Owner) {
+			t.Errorf("the replica has %q, the master %q", value, want)
+		}
+		if after := master.Do("PEXPIRETIME", "lock:"+req.Name); after < before {
+			t.Errorf("a renewal has changed the end of the hold from %s to %s", before, after)
 		}
 	}
 }

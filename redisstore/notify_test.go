@@ -118,54 +118,6 @@ func undeclared(t testing.TB, lines []string) (touched int) {
 	return touched
 }
 
-// Scripts touch no key that is not among their KEYS, and messages have no secret.
-func TestScriptsDeclareTheirKeys(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	lines := watch(t, server)
-	for _, opts := range []*Options{nil, {RestartGuard: 10 * time.Millisecond}} {
-		s := open(t, server.Addr, opts)
-		eventually(t, "end of the guard", func() bool {
-			req := request("first", time.Minute)
-			res, err := s.Acquire(t.Context(), req)
-			return err == nil && res.Granted && release(t, s, req)
-		})
-		for _, limit := range []int{1, 3, driver.Shared} {
-			var reqs []driver.Request
-			for range 6 {
-				req := request("name", 50*time.Millisecond)
-				req.Limit, req.Place, req.Metadata = limit, time.Minute, map[string]string{"key": "value"}
-				if _, err := s.Acquire(t.Context(), req); err != nil {
-					t.Fatal(err)
-				}
-				reqs = append(reqs, req)
-			}
-			time.Sleep(60 * time.Millisecond) // until the holds are over
-			for i, req := range reqs {
-				renew(t, s, req)
-				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Duration(i%2) * time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			above(t, s, "floor", time.Now().UnixMicro()+second)
-			for _, name := range []string{"name", "floor"} {
-				for verb, call := range calls(s, name) {
-					if err := call(t.Context()); err != nil {
-						t.Errorf("%s: %v", verb, err)
-					}
-				}
-				if _, err := s.Break(t.Context(), name, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	if touched := undeclared(t, lines()); touched < 100 {
-		t.Errorf("only %d commands were seen", touched)
-	}
-}
-
 // The holder learns of a Break, also of one of several, and of one that it has adopted; and that one
 // of several has run out.
 func TestBreakIsTold(t *testing.T) {
