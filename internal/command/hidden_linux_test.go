@@ -27,6 +27,10 @@ var hiddenRows = []struct{ name, script, want string }{
 		until grep -q "have not ended ($(cat pid))" err; do sleep .1; done; s=$(pgrep -x supervisor -P $p)
 		ticks() { set -- $(cut -d' ' -f14,15 /proc/$s/stat); echo $(($1 + $2)); }
 		u=$(ticks); sleep 2; test $(($(ticks) - u)) -lt 20 && echo idle; kill -9 $(cat pid); wait $p; echo $?`, "idle 6"},
+	{"another user's, which has closed its descriptors, and the supervisor is killed", `
+		$U holdfast run a -- bash -c 'for fd in {3..30}; do eval "exec $fd>&-"; done; ../foreign --reuid 0 sleep 3 & echo $! >pid; echo $PPID >s; wait' & p=$!
+		until test -s s && grep -q sleep /proc/$(cat pid)/comm; do sleep .01; done; kill -9 $(cat s)
+		$U holdfast run a -- true; grep -q 'State:.[^Z]' /proc/$(cat pid)/status && echo lives || echo dead; wait $p; echo $?`, "dead 121"},
 }
 
 // TestHiddenDescendants: what hides in /proc is killed all the same. What is not ours to kill is

@@ -168,10 +168,6 @@ END
 	{"SIGTERM to a session of its own, when the store is away", `
 		holdfast run a --ttl 4s --kill-after 1s -- sh -c 'setsid sh -c "trap \"echo got; exit\" TERM; >ready; while :; do sleep .01; done" &
 			until test -e ready; do sleep .01; done; mv locks away; ln -s locks locks; wait' 2>err; echo $?`, "got 121"},
-	{"the command has closed its descriptors, and the supervisor is killed", `
-		holdfast run a -- bash -c 'for fd in {3..30}; do eval "exec $fd>&-"; done; trap "" TERM; setsid sh -c "echo \$\$ >pid; sleep 1000; :" & echo $PPID >s; wait' & p=$!
-		until test -s pid -a -s s; do sleep .01; done; kill -9 $(cat s)
-		holdfast run a -- grep 'State:.[^Z]' /proc/$(cat pid)/status || echo dead; wait $p; echo $?`, "dead 121"},
 	{"one is stopped and the other is killed, under a reaper of orphans", `
 		cat >tree <<'END'
 trap '' TERM; echo $PPID >s; setsid sh -c 'echo $$ >pid; sleep 1000; :' & sleep 1000
