@@ -224,52 +224,6 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 }
 
-// A waiter that gives up delays nobody, whether it is the head or in the line behind it.
-func TestCancelledWaiterDelaysNobody(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		a, b := open(t, store, nil), open(t, store, nil)
-		first := acquire(t, a, "a", nil)
-		var cancels []context.CancelFunc
-		var ended []<-chan error
-		for range 5 {
-			ctx, cancel := context.WithCancel(ctx)
-			cancels = append(cancels, cancel)
-			ended = append(ended, later(func() error { return failure(b.Acquire(ctx, "a", nil)) }))
-		}
-		last := startWaiters(t, b, "a", 1)
-		for i, cancel := range cancels {
-			cancel()
-			wantErr(t, <-ended[i], context.Canceled, holdfast.ErrHeld)
-		}
-		release(t, first)
-		noErr(t, within(t, 0, 0, func() error { return (<-last).Err() }))
-	})
-}
-
-// A waiter that becomes the head at the moment when it gives up hands the queue off.
-func TestCancelledAsHead(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		for range 100 {
-			first := acquire(t, c, "a", nil)
-			limited, cancel := context.WithCancel(ctx)
-			ended := later(func() error {
-				lock, err := c.Acquire(limited, "a", nil)
-				if err == nil {
-					release(t, lock)
-				}
-				return err
-			})
-			next := startWaiters(t, c, "a", 1)
-			cancel()
-			release(t, first)
-			<-ended
-			release(t, <-next)
-		}
-	})
-}
-
 // endedLater is a context that ends between the check of the arguments and the first request.
 type endedLater struct {
 	context.Context

@@ -87,21 +87,6 @@ func TestCloseOfAHungStoreIsBounded(t *testing.T) {
 	})
 }
 
-// A lock that is granted when Close has begun is nobody's.
-func TestGrantedDuringClose(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		c, other := holdfast.New(store, nil), open(t, store.Store, nil)
-		acquire(t, c, "x", nil) // so that its goroutine runs
-		store.Set(faultstore.Acquire, far(time.Second))
-		failed := later(func() error { return failure(c.Acquire(ctx, "a", nil)) })
-		go c.Close()
-		wantErr(t, <-failed, holdfast.ErrClosed)
-		synctest.Wait()
-		free(t, other, "a")
-	})
-}
-
 // Requests that their callers no longer wait for have ended when Close returns.
 func TestCloseAwaitsAbandonedRequests(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

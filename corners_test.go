@@ -220,6 +220,7 @@ func useDuration(t *testing.T, ctx context.Context, c *holdfast.Client, store *f
 		}
 		return
 	}
+	noErr(t, lock.Err())
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup

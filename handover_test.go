@@ -144,18 +144,6 @@ func TestAdoptOverAFailingStore(t *testing.T) {
 	})
 }
 
-// A ticket is not out before the renewals under way are answered: one that arrived after the
-// adoption could prolong the hold beyond what its adopter knows.
-func TestHandOverWaitsForTheRenewalUnderWay(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		store.Once(faultstore.Renew, far(4*time.Second))
-		time.Sleep(10*time.Second + ms)
-		noErr(t, within(t, 3*time.Second, 4*time.Second, func() error { return failure(lock.HandOver()) }))
-	})
-}
-
 // reprint changes what is in a ticket.
 func reprint(t *testing.T, ticket holdfast.Ticket, change func(map[string]any)) holdfast.Ticket {
 	t.Helper()
@@ -309,34 +297,15 @@ func TestAdoptAtTheEndOfTheHold(t *testing.T) {
 	group.Wait()
 }
 
-// A forgetful store has forgotten grants, and kept their places, as after a failover.
-type forgetful struct {
-	driver.Notifier
-	waiting bool
-}
-
-func (s *forgetful) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	e, err := s.Notifier.Renew(ctx, reqs)
-	if s.waiting {
-		for i := range e {
-			if e[i].State == driver.Held {
-				e[i].State = driver.Waiting
-			}
-		}
-	}
-	return e, err
-}
-
-// D2
-// TestAdoptOfAForgottenGrant shows that a ticket is over when the store has only the place of it.
+// A ticket is over when the store has only a place of it.
 func TestAdoptOfAForgottenGrant(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &forgetful{Notifier: memstore.New()}
+		s := &forgetfulStore{Notifier: memstore.New()}
 		c := open(t, s, nil)
 		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
 		ticket, err := lock.HandOver()
 		noErr(t, err)
-		s.waiting = true
+		s.forgets.Store(true)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		err = within(t, 0, time.Second, func() error { _, err := c.Adopt(ctx, ticket, nil); return err })

@@ -167,33 +167,17 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 // brought back the hold before it.
 func TestForgottenGrantIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &rollback{Notifier: memstore.New()}
+		s := &forgetfulStore{Notifier: memstore.New()}
 		net := faultstore.Wrap(s)
 		c := closedAtLast(t, net, holdfast.New(net, nil))
 		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
-		s.back.Store(true)
+		s.forgets.Store(true)
 		time.Sleep(21 * time.Minute)
 		wantErr(t, lock.Err(), holdfast.ErrTaken)
 		wantErr(t, lock.Release(), holdfast.ErrTaken)
-		s.back.Store(false)
+		s.forgets.Store(false)
 		free(t, c, "n")
 	})
-}
-
-// A rollback is a store in which another hold is before each entry, while back is set.
-type rollback struct {
-	driver.Notifier
-	back atomic.Bool
-}
-
-func (s *rollback) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	entries, err := s.Notifier.Renew(ctx, reqs)
-	for i := range entries {
-		if s.back.Load() && entries[i].State == driver.Held {
-			entries[i].State = driver.Waiting
-		}
-	}
-	return entries, err
 }
 
 // The answer for another token is a loss: the store has gone back, and has another entry of the

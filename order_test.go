@@ -298,7 +298,8 @@ func TestDeadWaiters(t *testing.T) {
 	})
 }
 
-// A forgetful store has, from a moment on, no holds, but a place for each owner.
+// A forgetfulStore has no holds while forgets is set, but a place for each owner, as after a
+// failover that has brought back the holds before them.
 type forgetfulStore struct {
 	driver.Notifier
 	forgets atomic.Bool
@@ -307,7 +308,7 @@ type forgetfulStore struct {
 func (s *forgetfulStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	entries, err := s.Notifier.Renew(ctx, reqs)
 	for i := range entries {
-		if s.forgets.Load() {
+		if s.forgets.Load() && entries[i].State == driver.Held {
 			entries[i].State = driver.Waiting
 		}
 	}

@@ -107,20 +107,25 @@ func TestBackgroundReleaseLastsAsLongAsTheHold(t *testing.T) {
 	}
 }
 
-// When Release has returned nothing is written any more: it waits for a renewal that is under way.
+// Release and HandOver wait for a renewal that is under way. When Release has returned, nothing is
+// written any more; no renewal prolongs a hold beyond what its adopter knows.
 func TestReleaseWaitsForTheRenewalUnderWay(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", nil)
-		store.Once(faultstore.Renew, far(2*time.Second))
-		time.Sleep(10*time.Second + ms) // The renewal is under way.
-		noErr(t, within(t, 2*time.Second-ms, 2*time.Second, lock.Release))
-		free(t, c, "a")
-		time.Sleep(time.Minute)
-		if n := store.Calls(faultstore.Renew); n != 1 {
-			t.Errorf("%d renewals", n)
-		}
-	})
+	for what, end := range map[string]func(*holdfast.Lock) error{
+		"Release": (*holdfast.Lock).Release, "HandOver": func(l *holdfast.Lock) error { return failure(l.HandOver()) },
+	} {
+		virtualRun(t, what, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
+			store.Once(faultstore.Renew, far(2*time.Second))
+			time.Sleep(10*time.Second + ms) // The renewal is under way.
+			noErr(t, within(t, 2*time.Second-ms, 2*time.Second, func() error { return end(lock) }))
+			time.Sleep(time.Minute)
+			free(t, c, "a")
+			if n := store.Calls(faultstore.Renew); n != 1 {
+				t.Errorf("%d renewals", n)
+			}
+		})
+	}
 }
 
 // Do reports that its lock was broken and taken by another though the first request of its release

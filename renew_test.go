@@ -135,23 +135,6 @@ func TestAnswerThatComesTooLate(t *testing.T) {
 	})
 }
 
-func TestLossIsNoticedByTheNextRenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		victim, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		store.Set(faultstore.Notice, loseNotice)
-		lock := acquire(t, victim, "a", nil)
-		time.Sleep(time.Second)
-		breakLock(t, other, "a")
-		next := acquire(t, other, "a", nil)
-		<-lock.Context().Done()
-		wantErr(t, context.Cause(lock.Context()), holdfast.ErrLost, holdfast.ErrTaken)
-		wantErr(t, lock.Extend(ctx, time.Second), holdfast.ErrLost)
-		wantErr(t, lock.Release(), holdfast.ErrLost)
-		noErr(t, next.Err())
-	})
-}
-
 func TestExtend(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
