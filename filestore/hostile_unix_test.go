@@ -258,6 +258,44 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
+// What is in the place of the spare file is used only if it is an empty file, of a folder that
+// nobody else may write, with no other name.
+func TestBadSpareFiles(t *testing.T) {
+	for what, put := range map[string]func(outside, spare string) error{
+		"contents":     func(_, spare string) error { return os.WriteFile(spare, []byte("garbage"), 0o600) },
+		"a link":       os.Symlink,
+		"another name": os.Link,
+		"a folder":     func(_, spare string) error { return os.Mkdir(spare, 0o700) },
+		"a group":      func(_, spare string) error { return os.WriteFile(spare, nil, 0o660) },
+	} {
+		dir := t.TempDir()
+		outside, folder, mode := filepath.Join(dir, "outside"), filepath.Join(dir, "locks"), os.FileMode(0o700)
+		writeFile(t, outside, "")
+		if what == "a group" {
+			mode = 0o770
+		}
+		if err := errors.Join(os.Mkdir(folder, mode), os.Chmod(folder, mode)); err != nil {
+			t.Fatal(err)
+		}
+		spare := filepath.Join(folder, spareFile(lockOf(fileName("name"))))
+		if err := put(outside, spare); err != nil {
+			t.Fatal(err)
+		}
+		s := openTest(t, folder)
+		granted(t, s, "name", time.Hour)
+		refused(t, openTest(t, folder), "name")
+		if made, err := os.Lstat(s.pathOf("name")); err != nil || !made.Mode().IsRegular() {
+			t.Errorf("%s: the file of the name is %v, %v", what, made, err)
+		}
+		if text, err := os.ReadFile(outside); len(text) > 0 || err != nil {
+			t.Errorf("%s: the file outside has %q, %v", what, text, err)
+		}
+		if _, err := os.Lstat(spare); what == "a group" && err != nil {
+			t.Errorf("the file in a folder of a group is used: %v", err)
+		}
+	}
+}
+
 // A member of the group moves a private file of the process, such as one of root, into the place of
 // a file that is written in place. It is not written, and keeps its permissions.
 func TestMovedFiles(t *testing.T) {

@@ -254,8 +254,7 @@ func (st *state) write() (err error) {
 		if st.opened == nil {
 			return nil
 		}
-		st.opened.Close() // Windows does not delete it before.
-		return st.folder.notApplied("delete", st.file, st.folder.Remove(st.file))
+		return st.folder.leave(st.opened, st.file)
 	}
 	entries := encodeEntries(&st.queue, st.who.hash)
 	former := st.header
@@ -273,11 +272,7 @@ func (st *state) write() (err error) {
 		}
 	}
 	if st.opened == nil {
-		st.opened, err = st.folder.create(st.file)
-		if errors.Is(err, fs.ErrExist) { // Its maker was killed, or it is of another boot.
-			_ = st.folder.Remove(st.file)
-			st.opened, err = st.folder.create(st.file)
-		}
+		st.opened, err = st.folder.createName(st.file)
 	}
 	st.header.at, st.header.size = headerSize, int64(len(entries))
 	if former.at < headerSize+st.header.size {
