@@ -64,8 +64,7 @@ const (
 	front = 4
 
 	// A Store looks at intervals of lookStep for each position, and of holdLook for a hold that it
-	// does not watch: one that is new, or one for which there is no watcher. It looks for the death
-	// of others at lookStep for the first place, and seldom for one that has others before it too.
+	// does not watch: one that is new, or one for which there is no watcher.
 	lookStep = 10 * time.Millisecond
 	holdLook = 50 * time.Millisecond
 
@@ -267,9 +266,7 @@ func (s *session) run() {
 		s.mu.Lock()
 		for hash, e := range s.entries {
 			look := e.until - now + time.Millisecond
-			if e.position > 0 && len(e.before) > 0 {
-				look = lookStep * time.Duration(e.position*e.position)
-			} else if e.position > 0 && watcher == nil {
+			if e.position > 0 && (watcher == nil || len(e.before) > 0) {
 				look = lookStep * time.Duration(e.position)
 			} else if watcher == nil {
 				look = holdLook
