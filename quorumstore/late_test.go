@@ -60,6 +60,27 @@ func TestLaterReleaseCounts(t *testing.T) {
 	})
 }
 
+// A hold that another Store has been granted is neither Held nor Lost while one node has it, one has
+// forgotten it, and one hangs.
+func TestAdoptedHoldOfWhichANodeHangsIsKept(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		req := request("mine")
+		grant(t, c.client(t), req)
+		time.Sleep(time.Second) // until all nodes have it
+		c[0].restart()
+		c[1].set(c[1].hang)
+		adopter := c.client(t)
+		entries, err := adopter.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+		if err == nil || entries[0].State != driver.Unknown {
+			t.Errorf("Renew is answered %v, %v", entries, err)
+		}
+		c[1].set(nil)
+		if got := renew(t, adopter, req); got != driver.Held {
+			t.Errorf("Renew is answered %v once the node answers", got)
+		}
+	})
+}
+
 // What is left of a hold that another Store has been granted is released when a renewal finds it
 // there and the majority lost, as after an Adopt.
 func TestRestOfAnAdoptedHoldIsReleased(t *testing.T) {

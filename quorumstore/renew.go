@@ -26,7 +26,7 @@ type renewal struct {
 // An owner has one entry at a node. So the nodes are not asked for a token that is known: one
 // outside the majority that has agreed on it may have granted another, and its part counts, too.
 //
-// An entry whose token is not known yet is Lost, too, if a majority replies, and not that it is
+// An entry whose Acquire had no answer is Lost, too, if a majority replies, and not that it is
 // Held: the nodes that hang may leave that open for long.
 //
 // A node that has lost a hold does not get it back: see the package comment.
@@ -125,7 +125,7 @@ func (s *Store) settle(ctx context.Context, r *renewal, ttl time.Duration) {
 	case r.releases > 0:
 		r.answer = driver.Entry{State: driver.Lost}
 		return
-	case r.answer.State == driver.Unknown && r.agreed == 0 && r.open <= s.minority():
+	case r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority():
 		r.answer.State = driver.Lost
 	}
 	switch {
