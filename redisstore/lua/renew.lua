@@ -13,7 +13,7 @@ local function verb(lock, queue, entries, owner, token)
     if not e or e.kind == 'k' or token ~= '0' and tonumber(token) ~= e.token then
       return {'lost', 0}
     elseif e ~= s.hold then
-      e.ends, e.rest = math.max(ms + ttl, e.ends), e.rest
+      e.ends, e.rest = math.max(ms + ttl, e.ends), match(e.rest, '^%d+ ') .. channel .. match(e.rest, '\n.*$')
       s:put(e)
       if e.kind == 'h' then
         call('ZADD', queue, format('%d', -e.ends), owner)
