@@ -66,6 +66,7 @@ func spoil(contents string) map[string]string {
 		"no time":         replace(`"since":"`, `"since":"9`),
 		"ends never":      replace(`,"kept"`, `000,"kept"`),
 		"text before":     replace("[", "x["),
+		"a line before":   "\n" + contents,
 		"no separator":    replace("\n {", "\n{"),
 		"two separators":  replace("\n {", "\n,{"),
 	}

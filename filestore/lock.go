@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -114,10 +115,9 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 	if err != nil && err != io.EOF {
 		return c, l.folder.notApplied("read", l.name, err)
 	}
-	if text = bytes.Trim(text[:n], " \n\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
-		isWhole := text[len(text)-1] == '}'
-		text[len(text)-1] = ','
-		f := fields{rest: string(text), ok: isWhole}
+	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
+		line, isWhole := strings.CutSuffix(strings.Trim(string(text), " \n"), "}")
+		f := fields{rest: line + ",", ok: isWhole}
 		f.number(`{"holdfast":`, counterFormat, counterFormat)
 		c.bootMark = f.bootMark()
 		c.mark = f.number(`"mark":`, 0, driver.MaxToken)

@@ -23,7 +23,7 @@ import (
 //
 //	{"holdfast":4,"boot":"…","boot_began_ms":9,"at":2048,"size":300,"name":"deploy"}
 //	[
-//	 {"token":9,"tokens":1,"limit":1,"until_ns":   9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //	,{"token":10,…}
 //	]
 //
@@ -70,14 +70,14 @@ type publicData struct {
 }
 
 const (
-	// headerSize is the size of a header, which is in one page.
+	// headerSize is the size of a header, which is in one page of the file: the kernel writes a
+	// page whole or not at all when the process is killed.
 	headerSize = 2048
-	pageSize   = 4096
 
 	headerText = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"at":%d,"size":%d,"name":%s}`
 
 	entriesBegin = "[\n"
-	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 	entriesEnd   = "]\n"
 
 	// mostRead is the size of the most entries that are read.
@@ -113,18 +113,19 @@ func encodeEntries(q *queue, owner string) []byte {
 }
 
 // readFile reads a name's file: its header, and its entries as they are written, and in their order.
-// With errNotOurs, text is the line of the header.
+// With errNotOurs, text is what is in the place of the header.
 func readFile(file *os.File) (h header, text string, entries []entry, err error) {
 	line := make([]byte, headerSize)
 	n, err := file.ReadAt(line, 0)
 	if err != nil && err != io.EOF {
 		return h, "", nil, err
 	}
-	text, _, isLine := strings.Cut(string(line[:n]), "\n")
+	text = string(line[:n])
 	if strings.Trim(text, "\x00") == "" {
 		return h, "", nil, errUnmade
 	}
-	f := fields{rest: text, ok: isLine && n == headerSize}
+	first, _, isLine := strings.Cut(text, "\n")
+	f := fields{rest: first, ok: isLine && n == headerSize}
 	if format := f.number(`{"holdfast":`, 0, math.MaxInt64); f.ok && format != nameFormat {
 		return h, text, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, format)
 	}
@@ -197,7 +198,7 @@ func (f *fields) next(key string) string {
 }
 
 func (f *fields) number(key string, least, most int64) int64 {
-	n, err := strconv.ParseInt(strings.TrimLeft(f.next(key), " "), 10, 64)
+	n, err := strconv.ParseInt(f.next(key), 10, 64)
 	f.ok = f.ok && err == nil && least <= n && n <= most
 	return n
 }

@@ -257,20 +257,10 @@ func (st *state) write() (err error) {
 		return st.folder.leave(st.opened, st.file)
 	}
 	entries := encodeEntries(&st.queue, st.who.hash)
-	former := st.header
-	if len(entries) == len(st.former) {
-		piece, at, isOne := onePage(st.former, entries, former.at)
-		if len(piece) == 0 {
-			return nil
-		}
-		if isOne {
-			n, err := st.opened.WriteAt(piece, at)
-			if n > 0 {
-				return wrapErr("write", st.folder.path(st.file), err)
-			}
-			return st.folder.notApplied("write", st.file, err)
-		}
+	if string(entries) == st.former {
+		return nil
 	}
+	former := st.header
 	if st.opened == nil {
 		st.opened, err = st.folder.createName(st.file)
 	}
@@ -294,22 +284,6 @@ func (st *state) write() (err error) {
 		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
 	}
 	return nil
-}
-
-// onePage returns what is to be written of a text at a place of a file, where another one of the
-// same size is, and whether that is in one page.
-func onePage(former string, text []byte, at int64) (piece []byte, pieceAt int64, isOne bool) {
-	for begin, end := 0, 0; begin < len(text); begin = end {
-		end = min(len(text), begin+int(pageSize-(at+int64(begin))%pageSize))
-		if former[begin:end] == string(text[begin:end]) {
-			continue
-		}
-		if len(piece) > 0 {
-			return text, at, false
-		}
-		piece, pieceAt = text[begin:end], at+int64(begin)
-	}
-	return piece, pieceAt, true
 }
 
 // blank takes the place of former entries, which would mislead people.

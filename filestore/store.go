@@ -41,7 +41,6 @@ type Store struct {
 
 	mu      sync.Mutex // held while a request begins, and while closing is closed
 	running sync.WaitGroup
-	resting chan func() // to the goroutines that have no request
 
 	opening sync.Mutex // held while the folder is opened, which lasts as long as the disk hangs
 	folder  *folder    // kept open from request to request; nil before the first one
@@ -75,7 +74,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h, resting: make(chan func())}
+	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h}
 	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
@@ -311,8 +310,8 @@ const (
 
 // do makes a request, which is a verb on a file, or on none if file is "". The requests that use the
 // same kernel lock begin in the order in which they were made, each when the one before it has
-// ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine,
-// which waits for the disk for as long as that hangs.
+// ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
+// its own, which waits for the disk for as long as that hangs.
 //
 // do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
 // it is not known.
@@ -340,7 +339,7 @@ func (s *Store) do(
 	var phase atomic.Int32
 	begin := func() bool { return phase.CompareAndSwap(waiting, running) || phase.Load() == running }
 	done := make(chan error, 1)
-	request := func() {
+	s.running.Go(func() {
 		err := os.ErrClosed
 		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
@@ -363,12 +362,7 @@ func (s *Store) do(
 		}
 		<-turn
 		done <- err
-	}
-	select {
-	case s.resting <- request:
-	default:
-		s.running.Go(func() { s.work(request) })
-	}
+	})
 	s.mu.Unlock()
 	select {
 	case err := <-done:
@@ -380,16 +374,4 @@ func (s *Store) do(
 		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w", lock, errHangs, ctx.Err()))
 	}
 	return ctx.Err()
-}
-
-// work makes a request, and then those that find this goroutine without one.
-func (s *Store) work(request func()) {
-	for {
-		request()
-		select {
-		case request = <-s.resting:
-		case <-s.closing.Done():
-			return
-		}
-	}
 }

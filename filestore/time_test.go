@@ -63,6 +63,24 @@ func TestReboot(t *testing.T) {
 	granted(t, after, "detached", time.Hour)
 }
 
+// A detached hold that takes the place of an entry of an earlier boot, which is as long, is one of
+// this boot: it lasts longer than its process.
+func TestHoldAfterAReboot(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	req := request("name", time.Hour)
+	req.Detached = true
+	s := openTestOn(t, f.host(), dir)
+	grantedTo(t, s, req)
+	s.Session().Close()
+	f.reboot()
+	after := openTestOn(t, f.host(), dir)
+	grantedTo(t, after, req)
+	if err := after.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, openTestOn(t, f.host(), dir), "name")
+}
+
 // Containers that have a boot id of their own exclude each other, also while a step of the wall
 // clock makes the boot of the one look like another, and tokens rise over both.
 func TestContainersWithBootIDs(t *testing.T) {
@@ -142,7 +160,7 @@ func TestOtherFormat(t *testing.T) {
 		}
 		later := strings.Replace(string(text), `{"holdfast":4`, `{"holdfast":5`, 1)
 		f.step(step)
-		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
+		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1), "\n" + later} {
 			writeFile(t, s.pathOf("name"), other)
 			_, err = s.Acquire(t.Context(), request("name", time.Hour))
 			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))

@@ -241,13 +241,19 @@ func TestHighFloor(t *testing.T) {
 // fall. Without the file they go on from the time of day.
 func TestCorruptCounter(t *testing.T) {
 	last := int64(0)
-	for _, text := range []string{
-		"garbage", `{"holdfast":1}`, `{"holdfast":1e999}`, strings.Repeat(`{"holdfast":`, 1000), `{"holdfast":3}`,
-		fmt.Sprintf(`{"holdfast":2,"boot":"b","mark":%d}`, int64(driver.MaxToken)+1),
-		fmt.Sprintf(`{"holdfast":2,"boot":"b","last_token":%d}`, int64(math.MaxInt64)),
-		fmt.Sprintf(`{"holdfast":2,"boot":"b","clock":%d}`, int64(math.MaxInt64)),
-		`{"holdfast":2,"boot":"b","mark":-1}`,
+	counter := fmt.Sprintf(counterText, counterFormat, "b", 1, 2, 3, 4, 5)
+	spoilt := []string{"garbage", "\n", " ", "{}", "}", counter[:len(counter)-1], counter + "}", counter + counter, "{" + counter}
+	for old, values := range map[string][]string{
+		`"holdfast":2`: {"1", "3", "1e999", "-2"}, `"mark":2`: {"-1", fmt.Sprint(int64(driver.MaxToken) + 1)},
+		`"flushed":3`: {"-1", `"3"`}, `"last_token":4`: {"-1", fmt.Sprint(int64(math.MaxInt64))},
+		`"clock":5`: {"-1", fmt.Sprint(int64(math.MaxInt64)), "99999999999999999999", ""},
 	} {
+		for _, value := range values {
+			key, _, _ := strings.Cut(old, ":")
+			spoilt = append(spoilt, strings.Replace(counter, old, key+":"+value, 1))
+		}
+	}
+	for _, text := range spoilt {
 		s := openTest(t, t.TempDir())
 		path := s.lockOf("name")
 		writeFile(t, path, text)
