@@ -93,7 +93,9 @@ func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	deadline := time.Now().Add(batchTimeout)
-	s.look()
+	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
+		s.look()
+	}
 	keyed, connects, longest := s.store.prepare(calls)
 	var err error
 	if s.conn == nil && connects {
