@@ -173,9 +173,11 @@ func (s *session) execute(calls []*call) error {
 			}
 		}
 		// The key of a try was to stay locked in the case of success alone. What follows a
-		// statement that was refused is not carried out.
-		if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
-			return errors.Join(err, unlockErr)
+		// statement that was refused is not carried out, and a try has locked nothing then.
+		if i <= len(values) || c.req == nil {
+			if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
+				return errors.Join(err, unlockErr)
+			}
 		}
 		if c.value = new(int64); c.req != nil {
 			c.err = s.store.wrapErr(err)

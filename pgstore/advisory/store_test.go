@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
@@ -135,6 +136,34 @@ func TestFailedAfterLock(t *testing.T) {
 			t.Errorf("Renew of %q: %v, want held", req.Name, got)
 		}
 		refused(t, other, req.Name)
+	}
+}
+
+// Many attempts behind one that is refused take no time each, which would cost the session.
+func TestManyRefused(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_refusing"
+	proxy := faultproxy.Start(t, server.Addr)
+	s := open(t, proxy.Addr(), opts)
+	pgtest.Execute(t, server.URL("postgres"), "DROP SEQUENCE IF EXISTS holdfast_refusing") // of a run before
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept := grant(t, s, "kept", time.Minute)
+	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_refusing', 9007199254740991)")
+	var calls []*call
+	for i := range 1000 {
+		calls = append(calls, attempt(t, s, fmt.Sprint(i)))
+	}
+	proxy.Delay(faultproxy.Down, 5*time.Millisecond, 5*time.Millisecond)
+	s.main.send(t.Context(), calls)
+	if err := calls[999].err; !driver.IsNotApplied(err) {
+		t.Errorf("the last one: %v, want it refused", err)
+	}
+	if got := stateOf(t, s, kept); got != driver.Held {
+		t.Errorf("a hold beside them is %v, want held", got)
 	}
 }
 
