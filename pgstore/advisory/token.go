@@ -28,8 +28,8 @@ var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advis
 
 // raiseToken draws a token that is not below floor, nor below the server's clock in microseconds.
 // Every session does so before it grants anything, and so does Migrate. Then tokens rise over the
-// loss of the sequence, and over a failover to a server that lacks its latest values, unless the
-// clock is set back at the same time.
+// loss of the sequence, and over a failover to a server that lacks its latest values and takes more
+// than a second, unless the clock is set back at the same time.
 func (s *Store) raiseToken(ctx context.Context, conn *pgx.Conn, floor int64) (int64, error) {
 	if s.options.TokenSequence == "" {
 		return 0, nil
