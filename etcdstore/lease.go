@@ -68,7 +68,8 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool)
 	for try := 0; ; try++ {
 		s.mu.Lock()
 		l, isBased := s.leases[seconds], s.base != 0 || !isAcquire
-		isNew := l == nil || l.givenUp || !l.lasts(time.Now())
+		isThere := l != nil && l.lasts(time.Now())
+		isNew := !isThere || l.givenUp
 		isReady := isBased && !isNew && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
@@ -90,7 +91,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool)
 			err = s.readBase(turnCtx)
 		case err == nil && isNew:
 			err = s.grant(turnCtx, seconds)
-			if errors.Is(err, rpctypes.ErrNoSpace) && l != nil { // What is on the old one stays there.
+			if errors.Is(err, rpctypes.ErrNoSpace) && isThere { // What is on the old one stays there.
 				if err = s.prolong(turnCtx, l); err == nil {
 					cancel()
 					return l, nil

@@ -924,6 +924,18 @@ func TestForgetfulCluster(t *testing.T) {
 	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
 }
 
+func useUpSpace(t *testing.T, s *Store) {
+	for i := 0; ; i++ {
+		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		}
+		if must(t, err); i == 1000 {
+			t.Fatal("the space is not used up")
+		}
+	}
+}
+
 // A cluster without space grants nothing, which it does not report as held, and still renews and
 // releases, also when an Acquire was given up whose lease the holds have.
 func TestNoSpace(t *testing.T) {
@@ -945,15 +957,7 @@ func TestNoSpace(t *testing.T) {
 	o.onUnary.Store(nil)
 	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "lost", Owner: "owner"})
 	must(t, err)
-	for i := 0; ; i++ {
-		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			break
-		}
-		if must(t, err); i == 1000 {
-			t.Fatal("the space is not used up")
-		}
-	}
+	useUpSpace(t, s)
 	for _, name := range []string{"name", "free"} {
 		req := request("other", time.Hour)
 		req.Name = name
@@ -966,4 +970,26 @@ func TestNoSpace(t *testing.T) {
 	}
 	release(t, s, "owner")
 	wantFree(t, s)
+}
+
+// In a cluster without space, a lease whose time is over costs no renewal of what has another one.
+func TestLeaseEndsWithoutSpace(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
+	held := grant(t, s, request("owner", time.Hour))
+	short := driver.Request{Name: "short", Owner: "owner", TTL: time.Second}
+	grant(t, s, short)
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "short", Owner: "owner"})
+	must(t, err)
+	useUpSpace(t, s)
+	eventually(t, "end of the lease", func() bool {
+		resp, err := s.client.Leases(t.Context())
+		return err == nil && len(resp.Leases) == 1
+	})
+	if res, err := s.Acquire(t.Context(), short); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
+	}
+	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
+	}
 }
