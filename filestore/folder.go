@@ -232,7 +232,7 @@ func spareFile(number int) string { return fmt.Sprintf(".spare-%02d", number) }
 // leave makes an open file, which is that of a name, the spare one, and closes it.
 func (f *folder) leave(opened *os.File, file string) error {
 	err := opened.Truncate(0) // An empty file is as none, also if a kill leaves it.
-	opened.Close()            // Windows does not rename it before.
+	opened.Close()            // Windows does not delete it before.
 	if err != nil {
 		return f.notApplied("delete", file, f.Remove(file))
 	}

@@ -259,6 +259,32 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
+// The file of a free name is that of the next name of its kernel lock, and has nothing of the former.
+func TestSpareFile(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	next := "a"
+	for lockOf(fileName(next)) != lockOf(fileName("name")) {
+		next += "a"
+	}
+	spare := filepath.Join(s.Dir(), spareFile(lockOf(fileName("name"))))
+	req, _ := granted(t, s, "name", time.Hour)
+	released(t, s, req)
+	if info, err := os.Stat(spare); err != nil || info.Size() > 0 {
+		t.Errorf("after the release the spare file is %v, %v", info, err)
+	}
+	req, _ = granted(t, s, next, time.Hour)
+	if _, err := os.Stat(spare); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the spare file is not used: %v", err)
+	}
+	if records, err := s.Lookup(t.Context(), next); err != nil || len(records) != 1 || records[0].Holder != req.Holder {
+		t.Errorf("Lookup: %v, %v", records, err)
+	}
+	again, _ := granted(t, s, "name", time.Hour)
+	refused(t, s, next)
+	released(t, s, again)
+	refused(t, s, next)
+}
+
 // What is in the place of the spare file is used only if it is an empty file, of a folder that
 // nobody else may write, with no other name.
 func TestBadSpareFiles(t *testing.T) {

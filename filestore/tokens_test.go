@@ -242,7 +242,7 @@ func TestHighFloor(t *testing.T) {
 func TestCorruptCounter(t *testing.T) {
 	last := int64(0)
 	counter := fmt.Sprintf(counterText, counterFormat, "b", 1, 2, 3, 4, 5)
-	spoilt := []string{"garbage", "\n", " ", "{}", "}", counter[:len(counter)-1], counter + "}", counter + counter, "{" + counter}
+	spoilt := []string{"garbage", "\n", " ", "{}", "}", counter[:len(counter)-1], counter + "}", counter + counter, strings.Replace(counter, "}", ",}", 1), "{" + counter}
 	for old, values := range map[string][]string{
 		`"holdfast":2`: {"1", "3", "1e999", "-2"}, `"mark":2`: {"-1", fmt.Sprint(int64(driver.MaxToken) + 1)},
 		`"flushed":3`: {"-1", `"3"`}, `"last_token":4`: {"-1", fmt.Sprint(int64(math.MaxInt64))},
