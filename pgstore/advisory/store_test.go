@@ -3,6 +3,7 @@
 package advisory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -165,6 +166,32 @@ func TestManyRefused(t *testing.T) {
 	if got := stateOf(t, s, kept); got != driver.Held {
 		t.Errorf("a hold beside them is %v, want held", got)
 	}
+}
+
+// A Migrate that hangs holds up no session for long.
+func TestMigrateHangs(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	opts := keysOf(t)
+	opts.TokenSequence = "holdfast_hanging"
+	proxy := faultproxy.Start(t, server.Addr)
+	hangs, s := open(t, proxy.Addr(), opts), open(t, server.Addr, opts)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("CREATE SEQUENCE")) })
+	proxy.HoldMarked(faultproxy.Down)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = hangs.Migrate(t.Context()) // The server ends it.
+	}()
+	pgtest.Eventually(t, "lock of the sequence", func() bool {
+		return pgtest.QueryValue[bool](t, s.pool, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid::bigint << 32 | objid::bigint = $1", int64(sequenceLockKey))
+	})
+	takes(t, s, "name")
+	proxy.PassMarked(faultproxy.Down)
+	<-ended
 }
 
 // Calls of one batch for a name are carried out in their order.

@@ -68,7 +68,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return s.wrapErr(err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // It may be committed.
-	create := fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %s AS bigint MAXVALUE %d",
+	// A program that hangs keeps the lock for two seconds.
+	create := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = 2000; SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %s AS bigint MAXVALUE %d",
 		sequenceLockKey, s.sequence(), int64(driver.MaxToken))
 	if _, err := tx.Exec(ctx, create, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return s.wrapErr(err)
