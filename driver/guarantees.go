@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// Guarantees are what a store promises. What is not claimed it refuses. What no field names (Lookup,
-// List, Break, Detached, Metadata) it does or refuses.
+// Guarantees are what a store promises. What is not claimed it refuses. What no field names
+// (Lookup, List, Break, Detached, Metadata) it does or refuses.
 type Guarantees struct {
 	// Store is the kind of store in a word, for messages and logs: "memory".
 	Store string

@@ -32,13 +32,13 @@ func Validity(d time.Duration) time.Duration { return d - d/100 - 2*time.Millise
 // A Store keeps locks. The package comment states what applies to all methods.
 type Store interface {
 	// Acquire makes the entry of a new owner. It reaches the store once for an owner: a second one
-	// fails, with an error that does not match ErrNotApplied, and the entry of the first stays as it
-	// is. Renew tells what became of one whose reply was lost.
+	// fails, with an error that does not match ErrNotApplied, and the entry of the first stays as
+	// it is. Renew tells what became of one whose reply was lost.
 	Acquire(ctx context.Context, req Request) (Result, error)
 
-	// Renew prolongs entries, and reports what each of them is now, in the order of the requests. It
-	// never shortens an entry, never makes one, and never revives one whose end has passed, also if
-	// no other owner has come. For a zero Entry the error contains the reason. A nil slice means
+	// Renew prolongs entries, and reports what each of them is now, in the order of the requests.
+	// It never shortens an entry, never makes one, and never revives one whose end has passed, also
+	// if no other owner has come. For a zero Entry the error contains the reason. A nil slice means
 	// that no entry is known. Those that are known are returned even if the error is not nil.
 	Renew(ctx context.Context, reqs []RenewRequest) ([]Entry, error)
 
@@ -90,8 +90,8 @@ type Notifier interface {
 	Notify(f func(name, owner string, token int64)) (stop func())
 }
 
-// A Request is a request to acquire a name. Its entry is granted if it is one of the holds. If it is
-// not, it waits if it has a Place; otherwise there is no entry.
+// A Request is a request to acquire a name. Its entry is granted if it is one of the holds. If it
+// is not, it waits if it has a Place; otherwise there is no entry.
 type Request struct {
 	// Name is the lock, Owner the secret of this acquisition, and Holder the public name of the
 	// client.
@@ -113,8 +113,8 @@ type Request struct {
 	// request without a Floor has more than 1; any other is ErrInvalid.
 	Tokens int
 
-	// Floor is the smallest token to be granted, 0 for any. Only a store of several nodes sets it. A
-	// Floor with a Place is ErrInvalid, and so is one more than MaxLead above the store's clock.
+	// Floor is the smallest token to be granted, 0 for any. Only a store of several nodes sets it.
+	// A Floor with a Place is ErrInvalid, and so is one more than MaxLead above the store's clock.
 	Floor int64
 
 	// Detached requests an entry that only Release, Break or its time ends, also where the store

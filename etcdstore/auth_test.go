@@ -30,8 +30,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// makeCertificate makes a certificate for this host, of a server and of a client, that signs itself.
-// It returns the files of it and of its key, too.
+// makeCertificate makes a certificate for this host, of a server and of a client, that signs
+// itself. It returns the files of it and of its key, too.
 func makeCertificate(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -46,12 +46,12 @@
 // longer than requested (see Guarantees().Grain). When a process dies, or its Store is closed, what
 // it leaves on a lease of several entries ends within the TTL and 4 s from then: the last renewal
 // of one of them has prolonged them all. So a hold may last a third of its TTL longer, and one with
-// NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that it had shared,
-// if that is longer than requested. Each change of the leader starts the time of all of them anew:
-// the hold of a client that has died, and a keep, end only when no change has come for their whole
-// time. None ends sooner. A mark of package once is a keep: after a change of the leader its work is not
-// repeated for that much longer, and never, if the leader changes more often. A cluster with an
-// election timeout above a second has longer leases.
+// NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that it had
+// shared, if that is longer than requested. Each change of the leader starts the time of all of
+// them anew: the hold of a client that has died, and a keep, end only when no change has come for
+// their whole time. None ends sooner. A mark of package once is a keep: after a change of the
+// leader its work is not repeated for that much longer, and never, if the leader changes more
+// often. A cluster with an election timeout above a second has longer leases.
 //
 // Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
 // alive.

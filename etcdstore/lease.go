@@ -60,8 +60,8 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
-// caller whose turn it is grants the lease or keeps it alive, also for those that wait. The lease of
-// an Acquire comes when the base of the tokens is known.
+// caller whose turn it is grants the lease or keeps it alive, also for those that wait. The lease
+// of an Acquire comes when the base of the tokens is known.
 func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
 	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)

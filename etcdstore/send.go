@@ -24,8 +24,8 @@ const (
 	maxOps       = 128                    // that a server allows in a transaction by default
 )
 
-// A call is a transaction for a name, or a read, which is sent with others of its kind: a write that
-// hangs is not repeated, and must not use up the time of reads.
+// A call is a transaction for a name, or a read, which is sent with others of its kind: a write
+// that hangs is not repeated, and must not use up the time of reads.
 type call struct {
 	name     string // of the lock, "" for a read
 	op       clientv3.Op

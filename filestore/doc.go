@@ -80,8 +80,9 @@
 // alone. Changing the permissions later does not change those of existing files.
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read. Hidden are a file for each open Store (.session-…), one for each kernel lock,
-// which is locked and keeps tokens rising (.lock-…), and an empty one for it to use (.spare-…).
+// which people can read. Hidden are a file for each open Store (.session-…), one for each kernel
+// lock, which is locked and keeps tokens rising (.lock-…), and an empty one for it to use
+// (.spare-…).
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

@@ -259,7 +259,8 @@ func TestOtherNames(t *testing.T) {
 	}
 }
 
-// The file of a free name is that of the next name of its kernel lock, and has nothing of the former.
+// The file of a free name is that of the next name of its kernel lock, and has nothing of the
+// former.
 func TestSpareFile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	next := "a"

@@ -54,10 +54,10 @@
 //
 // A clock that is wrong by more than a day. A node refuses a token that is more than
 // [driver.MaxLead] above its clock, so that one client cannot use up the tokens of a name for all.
-// A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a clock that far behind
-// has no vote. A client with a clock more than an hour behind those of the nodes proposes too
-// little, since it assumes no greater difference: most of its attempts end with "the tokens granted
-// do not agree".
+// A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a clock that far
+// behind has no vote. A client with a clock more than an hour behind those of the nodes proposes
+// too little, since it assumes no greater difference: most of its attempts end with "the tokens
+// granted do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the

@@ -60,8 +60,8 @@ func TestLaterReleaseCounts(t *testing.T) {
 	})
 }
 
-// A hold that another Store has been granted is neither Held nor Lost while one node has it, one has
-// forgotten it, and one hangs.
+// A hold that another Store has been granted is neither Held nor Lost while one node has it, one
+// has forgotten it, and one hangs.
 func TestAdoptedHoldOfWhichANodeHangsIsKept(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		req := request("mine")

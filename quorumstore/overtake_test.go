@@ -60,8 +60,8 @@ func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
 	return nil
 }
 
-// A Release with Keep reports the hold that it ends, and keeps the name, also if a renewal under way
-// finds half of the hold gone, or all of it there. The renewal is answered Lost.
+// A Release with Keep reports the hold that it ends, and keeps the name, also if a renewal under
+// way finds half of the hold gone, or all of it there. The renewal is answered Lost.
 func TestReleaseOvertakesARenewal(t *testing.T) {
 	for _, late := range []int{2, 3} { // how many nodes get the release after the renewal
 		for _, adopted := range []bool{false, true} { // from another Store

@@ -117,9 +117,9 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	}
 }
 
-// settle completes the answer of a renewal, and records it: how long the entry may last, or that the
-// rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release has
-// begun meanwhile, and is left to that. The caller holds s.mu.
+// settle completes the answer of a renewal, and records it: how long the entry may last, or that
+// the rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release
+// has begun meanwhile, and is left to that. The caller holds s.mu.
 func (s *Store) settle(ctx context.Context, r *renewal, ttl time.Duration) {
 	switch {
 	case r.releases > 0:

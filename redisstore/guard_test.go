@@ -121,8 +121,8 @@ func TestNoGuard(t *testing.T) {
 	})
 }
 
-// A replica confirms what is there, also where a renewal has nothing to change, since the hold lasts
-// longer already.
+// A replica confirms what is there, also where a renewal has nothing to change, since the hold
+// lasts longer already.
 func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	t.Parallel()
 	master, replica := servers.StartRedis(t), servers.StartRedis(t)

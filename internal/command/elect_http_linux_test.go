@@ -25,9 +25,9 @@ import (
 )
 
 // TestNeverTwoLeaders: three candidates, one of them with a command, are asked all the time
-// whether they lead, while the leader is killed, stopped and cut off from the store. A question that
-// is asked after the 200 of a later term never gets a 200: for ten minutes with TEST_WHOLE. An answer
-// to an earlier question may be under way for as long as its process is stopped.
+// whether they lead, while the leader is killed, stopped and cut off from the store. A question
+// that is asked after the 200 of a later term never gets a 200: for ten minutes with TEST_WHOLE. An
+// answer to an earlier question may be under way for as long as its process is stopped.
 func TestNeverTwoLeaders(t *testing.T) {
 	t.Parallel()
 	acceptSignals()

@@ -219,8 +219,8 @@ func (s *session) unlockAll(key Key) error {
 	return nil
 }
 
-// wait blocks until the server grants the key of a place, ctx ends or the server refuses. It reports
-// whether the place is a hold now. The session is lost if its locks are in doubt.
+// wait blocks until the server grants the key of a place, ctx ends or the server refuses. It
+// reports whether the place is a hold now. The session is lost if its locks are in doubt.
 func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
