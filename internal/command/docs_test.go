@@ -89,6 +89,29 @@ func TestReferenceExitCodes(t *testing.T) {
 	}
 }
 
+// TestReferenceIsWhole checks that flags of all commands, and those of run in other commands, are
+// in the manual.
+func TestReferenceIsWhole(t *testing.T) {
+	text := readReference(t)
+	for _, cmd := range documentedCommands(newRoot(&cli{}, nil)) {
+		_, section, ok := strings.Cut(text, "\n## "+cmd.Name()+"\n")
+		if !ok {
+			t.Errorf("there is nothing about %q", cmd.Name())
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "json" && !strings.Contains(section, "--"+f.Name) {
+				t.Errorf("%s: there is nothing about --%s", cmd.Name(), f.Name)
+			}
+		})
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(text, "`--"+f.Name) {
+				t.Errorf("there is nothing about --%s", f.Name)
+			}
+		})
+	}
+}
+
 // documentedCommands returns the subcommands that have a section.
 func documentedCommands(root *cobra.Command) (commands []*cobra.Command) {
 	for _, cmd := range root.Commands() {

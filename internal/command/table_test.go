@@ -33,6 +33,17 @@ k          (kept)   -    no expiry  7
 	}
 }
 
+// A terminal of 80 columns shows the holder and the age of a lock with a usual name.
+func TestNarrowTerminal(t *testing.T) {
+	locks := []lockview.Lock{{{
+		Name: "invoices/eu-central/42", Holder: "ip-10-0-12-34/123456/VYIU66MM", Token: 1795263959271324, Waiting: 3,
+		Since: time.Now().Add(-time.Minute), Remaining: 25 * time.Second, Metadata: map[string]string{"why": "the monthly run of all invoices"},
+	}}}
+	if got := string(formatTable(lockRows(locks), 79)); !strings.Contains(got, "  1m00s  25s   3  ") {
+		t.Errorf("\n%s", got)
+	}
+}
+
 func TestReadable(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain/name 🔒 日本 ü":  "plain/name 🔒 日本 ü",
