@@ -3,13 +3,19 @@
 package s3store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,87 +27,125 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// TestConformanceS3 runs the contract on one server, which the cases share. Package casrecord runs it
-// in memory, each time.
-func TestConformanceS3(t *testing.T) { conformance(t, 0, false) }
-
-// TestConformanceDelayed is over a network in which each request and each reply is late.
-func TestConformanceDelayed(t *testing.T) { conformance(t, 20*time.Millisecond, true) }
-
-func conformance(t *testing.T, delay time.Duration, walk bool) {
-	t.Parallel()
-	addr := startS3(t)
-	drivertest.Run(t, drivertest.Harness{Slow: true, Walk: walk, New: func(tb testing.TB) drivertest.Backing { return backing(tb, addr, delay) }})
+// TestConformance runs the contract in virtual time, on a server in the process.
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(tb testing.TB) drivertest.Backing {
+		server := fake(tb)
+		return backing(tb, func() *network { return &network{next: inProcess{server}} })
+	}})
 }
 
-// A faulty is the connections of a store, with faults.
-type faulty struct {
-	http.Transport
-	proxy *faultproxy.Proxy
-	fault atomic.Int32 // of the next write
+// TestConformanceS3 runs it on one server, over connections that are cut and stopped.
+func TestConformanceS3(t *testing.T) { onServer(t, 0, false) }
+
+// TestConformanceDelayed is over a network in which each request and each reply is late.
+func TestConformanceDelayed(t *testing.T) { onServer(t, 20*time.Millisecond, true) }
+
+func onServer(t *testing.T, delay time.Duration, walk bool) {
+	t.Parallel()
+	addr := startS3(t)
+	drivertest.Run(t, drivertest.Harness{Slow: true, Walk: walk, New: func(tb testing.TB) drivertest.Backing {
+		b := backing(tb, func() *network {
+			proxy := faultproxy.Start(tb, addr)
+			proxy.Delay(faultproxy.Up, 0, delay)
+			proxy.Delay(faultproxy.Down, 0, delay)
+			transport := &http.Transport{}
+			tb.Cleanup(transport.CloseIdleConnections)
+			return &network{next: transport, proxy: proxy, addr: proxy.Addr()}
+		})
+		b.Sever = func(_ testing.TB, s driver.Store) { s.(*watching).network.proxy.Reset() }
+		return b
+	}})
+}
+
+// inProcess is the way to a server in this process.
+type inProcess struct{ server http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	p.server.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// A network is the way of a store to its server, with faults.
+type network struct {
+	next  http.RoundTripper
+	proxy *faultproxy.Proxy // nil in the process
+	addr  string
+
+	fault        atomic.Int32 // of the next write, a drivertest.Fault
+	dead, silent atomic.Bool
 }
 
 var errLost = errors.New("it was lost on the way")
 
-// RoundTrip applies the fault to a request that replaces a record.
-func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPut || strings.HasSuffix(r.URL.Path, probe) {
-		return f.Transport.RoundTrip(r)
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	if n.dead.Load() {
+		return nil, errLost
 	}
-	fault := drivertest.Fault(f.fault.Swap(0))
+	fault := drivertest.Fault(0)
+	if r.Method == http.MethodPut && !strings.HasSuffix(r.URL.Path, "~probe") {
+		fault = drivertest.Fault(n.fault.Swap(0))
+	}
 	if fault == drivertest.RequestLost {
 		return nil, errLost
 	}
-	resp, err := f.Transport.RoundTrip(r)
-	if fault != drivertest.ReplyLost || err != nil {
-		return resp, err
+	resp, err := n.next.RoundTrip(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.silent.Load():
+		<-r.Context().Done()
+		err = r.Context().Err()
+	case fault == drivertest.ReplyLost && resp.StatusCode != http.StatusOK:
+		n.fault.Store(int32(fault)) // It has changed nothing: the fault is that of the next one.
+	case fault == drivertest.ReplyLost:
+		err = errLost
 	}
-	if resp.StatusCode != http.StatusOK {
-		f.fault.Store(int32(fault)) // It has changed nothing: the fault is that of the next one.
-		return resp, nil
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
 	}
-	_ = resp.Body.Close()
-	return nil, errLost
+	return resp, nil
 }
 
 // A place is a prefix of a bucket, with stores each of which looks at a name when another one has
 // made an entry that ends soon, as those that wait for it do.
 type place struct {
-	addr, prefix string
-	delay        time.Duration
-	mu           sync.Mutex
-	all          []*watching
-	opened       int
+	prefix  string
+	network func() *network
+	mu      sync.Mutex
+	stores  []*watching
+	opened  int
 }
 
 type watching struct {
 	*Store
-	faulty *faulty
-	place  *place
-	blind  atomic.Bool
+	network *network
+	place   *place
 }
 
 // add makes a store that a case may open.
 func (p *place) add(tb testing.TB) {
-	f := &faulty{proxy: faultproxy.Start(tb, p.addr)}
-	tb.Cleanup(f.CloseIdleConnections)
-	f.proxy.Delay(faultproxy.Up, 0, p.delay)
-	f.proxy.Delay(faultproxy.Down, 0, p.delay)
-	client := s3.New(dial(tb, f.proxy.Addr()).Options(), func(o *s3.Options) { o.HTTPClient = &http.Client{Transport: f} })
-	s, err := New(client, servers.S3Bucket, &Options{Prefix: p.prefix})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p.all = append(p.all, &watching{Store: s, faulty: f, place: p})
+	n := p.network()
+	p.stores = append(p.stores, &watching{open(tb, dial(n.addr, n), p.prefix), n, p})
 }
 
 func (p *place) open(tb testing.TB) *watching {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.opened++; p.opened > len(p.all) {
+	if p.opened++; p.opened > len(p.stores) {
 		p.add(tb)
 	}
-	return p.all[p.opened-1]
+	return p.stores[p.opened-1]
 }
 
 func (s *watching) look(name string, lasts time.Duration) {
@@ -111,8 +155,8 @@ func (s *watching) look(name string, lasts time.Duration) {
 	s.place.mu.Lock()
 	defer s.place.mu.Unlock()
 	var group sync.WaitGroup
-	for _, other := range s.place.all {
-		if other != s && !other.blind.Load() {
+	for _, other := range s.place.stores {
+		if other != s && !other.network.dead.Load() && !other.network.silent.Load() {
 			group.Go(func() { _, _ = other.Lookup(context.Background(), name) })
 		}
 	}
@@ -136,21 +180,24 @@ func (s *watching) Release(ctx context.Context, req driver.ReleaseRequest) (bool
 	return s.Store.Release(ctx, req)
 }
 
-func backing(tb testing.TB, addr string, delay time.Duration) drivertest.Backing {
+func backing(tb testing.TB, way func() *network) drivertest.Backing {
 	prefix := tb.Name() + "/"
-	p := &place{addr: addr, prefix: prefix[max(0, len(prefix)-maxPrefix):], delay: delay}
+	p := &place{prefix: prefix[max(0, len(prefix)-maxPrefix):], network: way}
 	for range 8 {
 		p.add(tb)
 	}
-	of := func(s driver.Store) *watching { return s.(*watching) }
+	of := func(s driver.Store) *network { return s.(*watching).network }
 	return drivertest.Backing{
 		Open: func(tb testing.TB) driver.Store { return p.open(tb) },
 		Occupy: func(tb testing.TB, name string, way int) bool {
-			strangers := []string{"", "not a record", "{}", `{"format":1,"writes":1,"last":-1}`}
+			const record = `{"Format":%d,"Name":%q,"Writes":1,"Last":9,"Entries":[{"Owner":"o","Token":9,"Tokens":1,"Limit":1,"Until":%d}]}`
+			strangers := []string{
+				"", "not a record", "{}", fmt.Sprintf(record, format+1, name, 1), fmt.Sprintf(record, format, name, -1),
+			}
 			if way >= len(strangers) {
 				return false
 			}
-			_, err := dial(tb, addr).PutObject(tb.Context(), &s3.PutObjectInput{
+			_, err := p.stores[0].client.PutObject(tb.Context(), &s3.PutObjectInput{
 				Bucket: aws.String(servers.S3Bucket), Key: aws.String(p.prefix + encode(name)), Body: strings.NewReader(strangers[way]),
 			})
 			if err != nil {
@@ -158,9 +205,69 @@ func backing(tb testing.TB, addr string, delay time.Duration) drivertest.Backing
 			}
 			return true
 		},
-		Crash:   func(_ testing.TB, s driver.Store) { of(s).blind.Store(true); of(s).faulty.proxy.Close() },
-		Fault:   func(_ testing.TB, s driver.Store, f drivertest.Fault) { of(s).faulty.fault.Store(int32(f)) },
-		Sever:   func(_ testing.TB, s driver.Store) { of(s).faulty.proxy.Reset() },
-		Silence: func(_ testing.TB, s driver.Store) { of(s).blind.Store(true); of(s).faulty.proxy.Hold(faultproxy.Down) },
+		Restart: func(testing.TB) {},
+		Crash:   func(_ testing.TB, s driver.Store) { of(s).dead.Store(true) },
+		Fault:   func(_ testing.TB, s driver.Store, f drivertest.Fault) { of(s).fault.Store(int32(f)) },
+		Silence: func(_ testing.TB, s driver.Store) { of(s).silent.Store(true) },
 	}
+}
+
+// A Release ends what an Acquire without a reply may still write, of a new name and of a known one.
+func TestLateAcquire(t *testing.T) {
+	t.Parallel()
+	late := &lateNetwork{next: inProcess{fake(t)}}
+	s, ctx := open(t, dial("", late), ""), t.Context()
+	for _, owner := range []string{"A", "B"} {
+		late.lose.Store(true)
+		req := driver.Request{Name: "name", Owner: owner, Holder: "h", TTL: time.Hour}
+		if res, err := s.Acquire(ctx, req); !errors.Is(err, errLost) || driver.IsNotApplied(err) {
+			t.Fatalf("an Acquire without a reply: %+v, %v", res, err)
+		}
+		if found, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: owner}); found || err != nil {
+			t.Errorf("Release of what has not arrived: %v, %v", found, err)
+		}
+		if resp, err := late.next.RoundTrip(late.lost); err != nil || resp.StatusCode != http.StatusPreconditionFailed {
+			t.Errorf("the write arrives after the Release: %v, %v, want a refusal", resp, err)
+		}
+		if records, err := s.Lookup(ctx, "name"); len(records) > 0 || err != nil {
+			t.Errorf("after the Release there is %v, %v", records, err)
+		}
+	}
+}
+
+// What others leave no time for is not applied, and can be done later: the store is there.
+func TestContended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				answer(http.StatusPreconditionFailed, "PreconditionFailed").ServeHTTP(w, r)
+				return
+			}
+			answer(http.StatusNotFound, "NoSuchKey").ServeHTTP(w, r)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var later *driver.RetryError
+		res, err := open(t, dial("", inProcess{server}), "").Acquire(ctx, driver.Request{Name: "name", Owner: "o", Holder: "h", TTL: time.Hour})
+		if !errors.As(err, &later) || !errors.Is(err, context.DeadlineExceeded) || res.Granted {
+			t.Errorf("Acquire of an object that always changes: %+v, %v; want a RetryError", res, err)
+		}
+	})
+}
+
+// A lateNetwork keeps the next write of a record to itself when it is told to.
+type lateNetwork struct {
+	next http.RoundTripper
+	lose atomic.Bool
+	lost *http.Request
+}
+
+func (n *lateNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPut || strings.HasSuffix(r.URL.Path, "~probe") || !n.lose.Swap(false) {
+		return n.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	n.lost = r.Clone(context.Background())
+	n.lost.Body = io.NopCloser(bytes.NewReader(body))
+	return nil, errors.Join(errLost, err)
 }

@@ -3,16 +3,14 @@ package s3store
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,98 +19,78 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/casrecord"
 )
 
 const (
-	requestBound = 10 * time.Second // of a request whose context has no deadline
-	maxValue     = 8 << 20          // bytes of an object: a record of tens of thousands of entries
+	pageBound = 10 * time.Second // of a request for a page of a listing, which has no deadline
+	maxValue  = 8 << 20          // bytes of an object: a record of tens of thousands of entries
 )
 
-var errNoTag = errors.New("s3: the server has answered without an ETag")
+var (
+	errChanged = errors.New("s3: the object has changed")
+	errNoTag   = errors.New("s3: the server has answered without an ETag")
+	errUnfit   = fmt.Errorf("%w: the server ignores If-None-Match and If-Match of a PUT, so that two clients would hold a lock at once",
+		driver.ErrUnsupported)
+)
 
-// objects are the records in a bucket. They implement [casrecord.Objects].
-type objects struct {
-	client  *s3.Client
-	bucket  string
-	prefix  string
-	checked atomic.Bool   // the server has refused writes whose conditions did not hold
-	turn    chan struct{} // has room for the caller that checks that
-}
-
-// Get returns an object, and its ETag as its version.
-func (o *objects) Get(ctx context.Context, name string) ([]byte, string, error) {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	send := &sender{}
-	out, err := o.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &o.bucket, Key: aws.String(o.prefix + encode(name))}, send.once)
+// get returns an object and its ETag, or nil and "" if there is none.
+func (s *Store) get(ctx context.Context, key string) (value []byte, tag string, err error) {
+	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key}, once)
 	if code(err) == "NoSuchKey" {
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", send.explain("GET", err)
+		return nil, "", explain("GET", err)
 	}
 	defer out.Body.Close()
-	value, err := io.ReadAll(io.LimitReader(out.Body, maxValue+1))
-	switch {
-	case err != nil:
-		return nil, "", fmt.Errorf("s3: GET: %w", err)
-	case len(value) > maxValue:
-		return nil, "", fmt.Errorf("%w: the object %s%s has more than %d bytes", driver.ErrCorrupt, o.prefix, encode(name), maxValue)
-	case aws.ToString(out.ETag) == "":
-		return nil, "", errNoTag
+	value, err = io.ReadAll(io.LimitReader(out.Body, maxValue)) // What is longer is not a record.
+	if err == nil && aws.ToString(out.ETag) == "" {
+		err = errNoTag
 	}
-	return value, *out.ETag, nil
+	return value, aws.ToString(out.ETag), err
 }
 
-// Put writes an object if its version is still this one, or if there is none for version "". The
-// request is sent once: one that was sent again could be refused because the first has succeeded.
-func (o *objects) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	if err := o.check(ctx); err != nil {
-		return "", driver.NotApplied(err)
+// put writes an object if it has this ETag still, or if there is none for tag "", and returns its
+// new one. Otherwise it returns errChanged. After any other error the write may have happened, or
+// may still happen, unless the error matches ErrNotApplied. The request is sent once: one that was
+// sent again could be refused because the first has succeeded.
+func (s *Store) put(ctx context.Context, key string, value []byte, tag string) (string, error) {
+	in := &s3.PutObjectInput{
+		Bucket: &s.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"),
 	}
-	return o.put(ctx, o.prefix+encode(name), value, version)
-}
-
-func (o *objects) put(ctx context.Context, key string, value []byte, version string) (string, error) {
-	in := &s3.PutObjectInput{Bucket: &o.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json")}
-	if version == "" {
+	if tag == "" {
 		in.IfNoneMatch = aws.String("*")
 	} else {
-		in.IfMatch = &version
+		in.IfMatch = &tag
 	}
-	send := &sender{}
-	out, err := o.client.PutObject(ctx, in, send.once)
+	out, err := s.client.PutObject(ctx, in, once)
 	switch code(err) {
 	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey":
-		return "", casrecord.ErrChanged
+		return "", errChanged
 	}
-	switch {
-	case err != nil:
-		return "", send.explain("PUT", err)
-	case aws.ToString(out.ETag) == "":
+	if err != nil {
+		return "", explain("PUT", err)
+	}
+	if aws.ToString(out.ETag) == "" {
 		return "", errNoTag
 	}
 	return *out.ETag, nil
 }
 
-// List yields the names that begin with prefix. It ends after an error.
-func (o *objects) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+// list yields the names that begin with prefix. It ends after an error.
+func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &o.bucket, Prefix: aws.String(o.prefix + encode(prefix))}
+		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + encode(prefix))}
 		for {
-			limited, cancel := bound(ctx)
-			send := &sender{}
-			out, err := o.client.ListObjectsV2(limited, in, send.once)
+			limited, cancel := context.WithTimeout(ctx, pageBound)
+			out, err := s.client.ListObjectsV2(limited, in, once)
 			cancel()
 			if err != nil {
-				yield("", send.explain("LIST", err))
+				yield("", driver.NotApplied(explain("LIST", err)))
 				return
 			}
 			for _, object := range out.Contents {
-				name, ok := decode(strings.TrimPrefix(aws.ToString(object.Key), o.prefix))
+				name, ok := decode(strings.TrimPrefix(aws.ToString(object.Key), s.prefix))
 				if ok && !yield(name, nil) {
 					return
 				}
@@ -124,36 +102,24 @@ func (o *objects) List(ctx context.Context, prefix string) iter.Seq2[string, err
 	}
 }
 
-// errUnfit means that the server has done a write whose condition did not hold.
-var errUnfit = fmt.Errorf("%w: the server ignores If-None-Match and If-Match of a PUT, so that two clients would hold a lock at once", driver.ErrUnsupported)
-
-// check writes the object with the name of a probe twice, under conditions that hold at most for
-// the first time that anybody does so, and returns an error unless both are refused. It does so
-// until the server has shown once that it is fit.
-func (o *objects) check(ctx context.Context) error {
-	if o.checked.Load() {
+// check writes an object that no name has twice, under conditions that hold at most for the first
+// time that anybody does so, and returns an error unless the server refuses both. It does so until
+// the server has once shown that it is fit.
+func (s *Store) check(ctx context.Context) error {
+	if s.checked.Load() {
 		return nil
 	}
-	select {
-	case o.turn <- struct{}{}:
-		defer func() { <-o.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if o.checked.Load() {
-		return nil
-	}
-	key, stale := o.prefix+probe, `"`+strings.Repeat("0", 32)+`"`
-	_, err := o.put(ctx, key, []byte("a probe of package s3store"), "")
+	key, value := s.prefix+"~probe", []byte("a probe of package s3store")
+	_, err := s.put(ctx, key, value, "")
 	if err == nil { // It may be the first.
-		_, err = o.put(ctx, key, []byte("a probe of package s3store, again"), "")
+		_, err = s.put(ctx, key, value, "")
 	}
-	if errors.Is(err, casrecord.ErrChanged) {
-		_, err = o.put(ctx, key, []byte("a probe of package s3store, with a stale tag"), stale)
+	if errors.Is(err, errChanged) {
+		_, err = s.put(ctx, key, value, `"`+strings.Repeat("0", 32)+`"`)
 	}
 	switch {
-	case errors.Is(err, casrecord.ErrChanged):
-		o.checked.Store(true)
+	case errors.Is(err, errChanged):
+		s.checked.Store(true)
 		return nil
 	case err == nil:
 		return errUnfit
@@ -163,71 +129,16 @@ func (o *objects) check(ctx context.Context) error {
 	return err
 }
 
-// Check writes an object of the Store's own in ways that a server must refuse, also by many writers
-// at once. Its error matches driver.ErrUnsupported if the server does not refuse them.
-func (s *Store) Check(ctx context.Context) error {
-	o := s.objects
-	o.checked.Store(false)
-	if err := o.check(ctx); err != nil {
-		return err
-	}
-	send := &sender{}
-	key := o.prefix + probe
-	head, err := o.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &o.bucket, Key: &key}, send.once)
-	if err != nil {
-		return send.explain("HEAD", err)
-	}
-	errs := make([]error, 16)
-	var group sync.WaitGroup
-	for i := range errs {
-		group.Go(func() { _, errs[i] = o.put(ctx, key, []byte(rand.Text()), aws.ToString(head.ETag)) })
-	}
-	group.Wait()
-	won := 0
-	for _, err := range errs {
-		if err == nil {
-			won++
-		} else if !errors.Is(err, casrecord.ErrChanged) {
-			return err
-		}
-	}
-	if won > 1 {
-		o.checked.Store(false)
-		return fmt.Errorf("%w: of %d writers at once %d have won", errUnfit, len(errs), won)
-	}
-	return nil
-}
-
-// bound gives a context without a deadline one.
-func bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, requestBound)
-}
-
-// A sender sends one request, and knows whether it was sent.
-type sender struct {
-	client s3.HTTPClient
-	sent   bool
-}
-
 // once are the options of a request of the client: no retries, and no checksums beside the
 // signature, which servers other than Amazon's may refuse.
-func (s *sender) once(opts *s3.Options) {
-	s.client, opts.HTTPClient = opts.HTTPClient, s
+func once(opts *s3.Options) {
 	opts.Retryer = aws.NopRetryer{}
 	opts.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	opts.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 }
 
-func (s *sender) Do(req *http.Request) (*http.Response, error) {
-	s.sent = true
-	return s.client.Do(req)
-}
-
 // explain returns the error of a request, without the parts that help nobody.
-func (s *sender) explain(verb string, err error) error {
+func explain(verb string, err error) error {
 	var reply *awshttp.ResponseError
 	var api smithy.APIError
 	var dial *net.OpError
@@ -239,11 +150,12 @@ func (s *sender) explain(verb string, err error) error {
 		case api.ErrorCode() == "SlowDown", status == http.StatusTooManyRequests:
 			after, _ := time.ParseDuration(reply.Response.Header.Get("Retry-After") + "s")
 			return &driver.RetryError{Err: refusal, After: max(after, 0)}
-		case status < http.StatusInternalServerError && api.ErrorCode() != "RequestTimeout", status == http.StatusNotImplemented:
+		case status < http.StatusInternalServerError && api.ErrorCode() != "RequestTimeout",
+			status == http.StatusNotImplemented:
 			return driver.NotApplied(refusal)
 		}
 		return refusal
-	case errors.As(err, &dial) && dial.Op == "dial", !s.sent:
+	case errors.As(err, &dial) && dial.Op == "dial":
 		return driver.NotApplied(fmt.Errorf("s3: %s: %w", verb, err))
 	}
 	return fmt.Errorf("s3: %s: %w", verb, err)
@@ -256,4 +168,27 @@ func code(err error) string {
 		return api.ErrorCode()
 	}
 	return ""
+}
+
+// keyPart is how many bytes of a key may follow each other: "~/" is behind each part of that length,
+// since servers that keep objects as files have short names.
+const keyPart = 200
+
+// escape percent-encodes all bytes but letters, digits, "-" and "_": so no proxy shortens a key, and
+// no server takes it for a path.
+var escape = strings.NewReplacer("+", "%20", ".", "%2E", "~", "%7E")
+
+// encode returns the key of a name, and of the beginning of a name the beginning of its key.
+func encode(name string) (key string) {
+	rest := escape.Replace(url.QueryEscape(name))
+	for len(rest) > keyPart {
+		key, rest = key+rest[:keyPart]+"~/", rest[keyPart:]
+	}
+	return key + rest
+}
+
+// decode returns the name of a key, unless the key is not one of this package.
+func decode(key string) (name string, ok bool) {
+	name, err := url.PathUnescape(strings.ReplaceAll(key, "~/", ""))
+	return name, err == nil && name != "" && encode(name) == key
 }

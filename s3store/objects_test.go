@@ -3,16 +3,15 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/casrecord"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -33,7 +31,9 @@ func startS3(tb testing.TB) string {
 	if os.Getenv("TEST_S3_SERVER") != "" {
 		return servers.StartS3(tb).Addr
 	}
-	return serve(tb, fake(tb))
+	server := httptest.NewServer(fake(tb))
+	tb.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
 }
 
 // fake is gofakes3, with an empty bucket.
@@ -45,43 +45,24 @@ func fake(tb testing.TB) http.Handler {
 	return gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 }
 
-func serve(tb testing.TB, handler http.Handler) string {
-	server := httptest.NewServer(handler)
-	tb.Cleanup(server.Close)
-	return strings.TrimPrefix(server.URL, "http://")
-}
-
-// dial returns a client of the server at an address, with connections of its own.
-func dial(tb testing.TB, addr string) *s3.Client {
-	transport := &http.Transport{}
-	tb.Cleanup(transport.CloseIdleConnections)
+// dial returns a client of the server at an address, or at the end of a way.
+func dial(addr string, way http.RoundTripper) *s3.Client {
 	return s3.New(s3.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String("http://" + addr), UsePathStyle: true, HTTPClient: &http.Client{Transport: transport},
+		Region: "us-east-1", BaseEndpoint: aws.String("http://" + cmp.Or(addr, "server")), UsePathStyle: true,
+		HTTPClient: &http.Client{Transport: way},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: servers.S3User, SecretAccessKey: servers.S3Password}, nil
 		}),
 	})
 }
 
-func open(tb testing.TB, addr, prefix string) *Store {
+func open(tb testing.TB, client *s3.Client, prefix string) *Store {
 	tb.Helper()
-	s, err := New(dial(tb, addr), servers.S3Bucket, &Options{Prefix: prefix})
+	s, err := New(client, servers.S3Bucket, &Options{Prefix: prefix})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
-}
-
-func openText(tb testing.TB, text string) (*Store, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s, err := openURL(tb.Context(), u)
-	if err != nil {
-		return nil, err
-	}
-	return s.(*Store), nil
 }
 
 func must(t *testing.T, err error) {
@@ -94,33 +75,34 @@ func must(t *testing.T, err error) {
 // A write is done under its condition alone, and what was written is read and listed.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	o := open(t, startS3(t), "some/prefix/").objects
+	s := open(t, dial(startS3(t), http.DefaultTransport), "some/prefix/")
 	long := strings.Repeat("/", driver.MaxName)
-	for _, name := range []string{"name", "name/x", long, long[1:]} {
-		value, version, err := o.Get(t.Context(), name)
-		if version != "" || len(value) > 0 || err != nil {
-			t.Fatalf("before: %q, %q, %v", value, version, err)
+	for _, name := range []string{"name", "name/x", "+ .~%\xff", long, long[1:]} {
+		key := s.prefix + encode(name)
+		value, tag, err := s.get(t.Context(), key)
+		if tag != "" || value != nil || err != nil {
+			t.Fatalf("before: %q, %q, %v", value, tag, err)
 		}
-		if _, err = o.Put(t.Context(), name, []byte("early"), `"`+strings.Repeat("1", 32)+`"`); !errors.Is(err, casrecord.ErrChanged) {
-			t.Errorf("a version of what is not there: %v", err)
+		if _, err = s.put(t.Context(), key, []byte("early"), `"`+strings.Repeat("1", 32)+`"`); !errors.Is(err, errChanged) {
+			t.Errorf("a tag of what is not there: %v", err)
 		}
-		first, err := o.Put(t.Context(), name, []byte("first"), "")
+		first, err := s.put(t.Context(), key, []byte("first"), "")
 		must(t, err)
-		if _, err = o.Put(t.Context(), name, []byte("again"), ""); !errors.Is(err, casrecord.ErrChanged) {
+		if _, err = s.put(t.Context(), key, []byte("again"), ""); !errors.Is(err, errChanged) {
 			t.Errorf("made twice: %v", err)
 		}
-		second, err := o.Put(t.Context(), name, []byte("second"), first)
+		second, err := s.put(t.Context(), key, []byte("second"), first)
 		must(t, err)
-		if _, err = o.Put(t.Context(), name, []byte("stale"), first); !errors.Is(err, casrecord.ErrChanged) {
-			t.Errorf("an old version: %v", err)
+		if _, err = s.put(t.Context(), key, []byte("stale"), first); !errors.Is(err, errChanged) {
+			t.Errorf("an old tag: %v", err)
 		}
-		if value, version, err = o.Get(t.Context(), name); string(value) != "second" || version != second || first == second || err != nil {
-			t.Errorf("after: %q, %q, %v", value, version, err)
+		if value, tag, err = s.get(t.Context(), key); string(value) != "second" || tag != second || first == second || err != nil {
+			t.Errorf("after: %q, %q, %v", value, tag, err)
 		}
 	}
-	for prefix, want := range map[string]int{"": 4, "name": 2, "name/": 1, "/": 2, long: 1, "%": 0, "n%61": 0} {
+	for prefix, want := range map[string]int{"": 5, "name": 2, "name/": 1, "/": 2, long: 1, "%": 0, "n%61": 0, "+": 1, "+ .~%": 1} {
 		n := 0
-		for name, err := range o.List(t.Context(), prefix) {
+		for name, err := range s.list(t.Context(), prefix) {
 			must(t, err)
 			if n++; !strings.HasPrefix(name, prefix) {
 				t.Errorf("%q is listed for %q", name, prefix)
@@ -132,82 +114,79 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// A listing has several pages.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	server := fake(t)
+	s := open(t, dial("", inProcess{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.RawQuery += "&max-keys=2"
+		server.ServeHTTP(w, r)
+	})}), "")
+	for i := range 5 {
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: fmt.Sprint("n", i), Owner: "nobody"})
+		must(t, err)
+	}
+	names := map[string]bool{}
+	for name, err := range s.list(t.Context(), "n") {
+		must(t, err)
+		names[name] = true
+	}
+	if len(names) != 5 {
+		t.Errorf("listed are %v, want 5", names)
+	}
+}
+
 // Of many clients that write at once one is granted.
 func TestRace(t *testing.T) {
 	t.Parallel()
-	addr := startS3(t)
-	version := ""
+	client, tag := dial(startS3(t), http.DefaultTransport), ""
 	for round := range 20 {
-		var won atomic.Int32
-		var mu sync.Mutex
+		tags := make(chan string, 8)
 		var group sync.WaitGroup
-		before := version
-		for i := range 8 {
-			o := open(t, addr, "").objects
+		for i := range cap(tags) {
+			s, before := open(t, client, ""), tag
 			group.Go(func() {
-				got, err := o.Put(t.Context(), "name", fmt.Append(nil, round, i), before)
+				after, err := s.put(t.Context(), "key", fmt.Append(nil, round, i), before)
 				if err == nil {
-					won.Add(1)
-					mu.Lock()
-					version = got
-					mu.Unlock()
-				} else if !errors.Is(err, casrecord.ErrChanged) {
+					tags <- after
+				} else if !errors.Is(err, errChanged) {
 					t.Error(err)
 				}
 			})
 		}
 		group.Wait()
-		if won.Load() != 1 {
-			t.Fatalf("round %d: %d clients have written", round, won.Load())
+		if len(tags) != 1 {
+			t.Fatalf("round %d: %d clients have written", round, len(tags))
 		}
-	}
-}
-
-// A listing has several pages.
-func TestPages(t *testing.T) {
-	t.Parallel()
-	addr := startS3(t)
-	client := dial(t, addr)
-	var group sync.WaitGroup
-	for i := range 4 {
-		group.Go(func() {
-			for k := i; k < 1002; k += 4 {
-				_, err := client.PutObject(t.Context(), &s3.PutObjectInput{
-					Bucket: aws.String(servers.S3Bucket), Key: aws.String(fmt.Sprintf("%sn%d", DefaultPrefix, k)), Body: strings.NewReader("x"),
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	names := map[string]bool{}
-	for name, err := range open(t, addr, "").objects.List(t.Context(), "n") {
-		must(t, err)
-		names[name] = true
-	}
-	if len(names) != 1002 {
-		t.Errorf("%d names of 1002", len(names))
+		tag = <-tags
 	}
 }
 
 // A server that ignores a condition, or does not know it, is refused at the first write.
 func TestUnfit(t *testing.T) {
 	t.Parallel()
+	write := func(server http.Handler) error {
+		_, err := open(t, dial("", inProcess{server}), "").Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "o"})
+		return err
+	}
 	for _, header := range []string{"If-None-Match", "If-Match"} {
 		server := fake(t)
-		addr := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := write(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Del(header)
 			server.ServeHTTP(w, r)
 		}))
-		_, err := open(t, addr, "").objects.Put(t.Context(), "name", []byte("x"), "")
-		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "ignores If-None-Match and If-Match") {
+		if !errors.Is(err, errUnfit) || !driver.IsNotApplied(err) {
 			t.Errorf("without %s: %v", header, err)
 		}
 	}
-	addr := serve(t, answer(http.StatusNotImplemented, "NotImplemented"))
-	if _, err := open(t, addr, "").objects.Put(t.Context(), "name", []byte("x"), ""); !errors.Is(err, driver.ErrUnsupported) {
+	server := fake(t)
+	err := write(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			server = answer(http.StatusNotImplemented, "NotImplemented")
+		}
+		server.ServeHTTP(w, r)
+	}))
+	if !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("not implemented: %v", err)
 	}
 }
@@ -241,46 +220,42 @@ func TestErrors(t *testing.T) {
 		{404, "NoSuchBucket", true, false},
 		{301, "PermanentRedirect", true, false},
 	} {
-		var asked atomic.Int32
-		server := answer(test.status, test.code)
-		o := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
+		asked, server := 0, answer(test.status, test.code)
+		s := open(t, dial("", inProcess{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
 			server.ServeHTTP(w, r)
-		})), "").objects
-		o.checked.Store(true)
-		_, err := o.Put(t.Context(), "name", []byte("x"), `"tag"`)
+		})}), "")
+		_, err := s.put(t.Context(), "key", []byte("x"), `"tag"`)
 		var later *driver.RetryError
-		if err == nil || errors.Is(err, casrecord.ErrChanged) || driver.IsNotApplied(err) != test.notApplied ||
+		if err == nil || errors.Is(err, errChanged) || driver.IsNotApplied(err) != test.notApplied ||
 			errors.As(err, &later) != test.later || test.later && later.After != 7*time.Second {
 			t.Errorf("PUT, %d %s: %v", test.status, test.code, err)
 		}
 		if !strings.Contains(err.Error(), fmt.Sprintf("(status %d)", test.status)) || strings.Contains(err.Error(), servers.S3User) {
 			t.Errorf("PUT, %d %s: %v", test.status, test.code, err)
 		}
-		_, version, err := o.Get(t.Context(), "name")
-		if err == nil || version != "" {
+		if _, tag, err := s.get(t.Context(), "key"); err == nil || tag != "" {
 			t.Errorf("GET, %d %s: %v", test.status, test.code, err)
 		}
-		for _, err = range o.List(t.Context(), "") {
+		for _, err = range s.list(t.Context(), "") {
 		}
-		if err == nil || asked.Load() != 3 {
-			t.Errorf("LIST, %d %s: %v; %d requests in all", test.status, test.code, err, asked.Load())
+		if err == nil || asked != 3 {
+			t.Errorf("LIST, %d %s: %v; %d requests in all", test.status, test.code, err, asked)
 		}
 	}
-	o := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := open(t, dial("", inProcess{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			w.WriteHeader(http.StatusPreconditionFailed)
 		}
-	})), "").objects
-	o.checked.Store(true)
-	if _, err := o.Put(t.Context(), "name", []byte("x"), `"tag"`); !errors.Is(err, casrecord.ErrChanged) {
+	})}), "")
+	if _, err := s.put(t.Context(), "key", []byte("x"), `"tag"`); !errors.Is(err, errChanged) {
 		t.Errorf("PUT, 412 without a body: %v", err)
 	}
-	if _, _, err := o.Get(t.Context(), "name"); err == nil || driver.Permanent(err) {
+	if _, _, err := s.get(t.Context(), "key"); err == nil || driver.Permanent(err) {
 		t.Errorf("GET without a tag: %v", err)
 	}
-	refused := open(t, "127.0.0.1:1", "").objects
-	if _, err := refused.Put(t.Context(), "name", nil, ""); !driver.IsNotApplied(err) || driver.Permanent(err) {
+	refused := open(t, dial("127.0.0.1:1", http.DefaultTransport), "")
+	if _, err := refused.put(t.Context(), "key", nil, ""); !driver.IsNotApplied(err) || driver.Permanent(err) {
 		t.Errorf("no server: %v", err)
 	}
 }

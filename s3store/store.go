@@ -2,20 +2,32 @@ package s3store
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/casrecord"
 )
 
 // DefaultPrefix is put in front of all keys by default.
 const DefaultPrefix = "holdfast/"
 
-const maxPrefix = 240 // bytes: a key has 1024 at most, and that of the longest name 771
+const (
+	grain     = 2 * time.Second       // how late a store that waits may see the end of an entry
+	maxPause  = 50 * time.Millisecond // for each entry, before a verb begins anew
+	maxNames  = 1 << 14               // of which a store remembers what it has seen
+	maxPrefix = 240                   // bytes: a key has 1024 at most, and that of the longest name 771
+)
 
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
@@ -27,9 +39,16 @@ type Options struct {
 // A Store keeps locks in a bucket. See the package comment for what it promises. Its methods may be
 // called from many goroutines at once.
 type Store struct {
-	*casrecord.Store
-	objects *objects
-	end     func() // of what was opened with the store
+	client  *s3.Client
+	bucket  string
+	prefix  string
+	end     func()      // of what was opened with the store
+	checked atomic.Bool // the server has refused writes whose conditions did not hold
+	closed  atomic.Bool
+	created time.Time
+
+	mu    sync.Mutex
+	names map[string]*sighting
 }
 
 // New returns a store that uses a client of the caller. No request is sent. Close leaves the client
@@ -39,24 +58,267 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 		opts = &Options{}
 	}
 	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
 	case client == nil || bucket == "":
 		return nil, fmt.Errorf("%w: no S3 client, or no bucket", driver.ErrInvalid)
 	case len(prefix) > maxPrefix || prefix == "./" || !fs.ValidPath(strings.TrimSuffix(prefix, "/")) ||
-		strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return nil, fmt.Errorf("%w: the prefix is no path as in a/b/, has a control character, or more than %d bytes", driver.ErrInvalid, maxPrefix)
+		strings.ContainsFunc(prefix, control):
+		return nil, fmt.Errorf("%w: the prefix is no path as in a/b/, has a control character, or more than %d bytes",
+			driver.ErrInvalid, maxPrefix)
 	}
-	o := &objects{client: client, bucket: bucket, prefix: prefix, turn: make(chan struct{}, 1)}
-	return &Store{Store: casrecord.New(o, driver.Guarantees{Store: "s3", Restart: driver.FateKept, Failover: driver.FateKept}), objects: o, end: func() {}}, nil
+	return &Store{
+		client: client, bucket: bucket, prefix: prefix, end: func() {},
+		created: time.Now(), names: map[string]*sighting{},
+	}, nil
 }
 
-// Client returns the client of the store, and the name of the bucket.
-func (s *Store) Client() (client *s3.Client, bucket string) {
-	return s.objects.client, s.objects.bucket
+// Guarantees implements [driver.Store].
+func (s *Store) Guarantees() driver.Guarantees {
+	return driver.Guarantees{
+		Store: "s3", Fencing: true, Queue: true, Limits: true, Keep: true, Tokens: driver.MaxTokens, Grain: grain,
+		Crash: driver.FateKept, Restart: driver.FateKept, Failover: driver.FateKept,
+	}
 }
 
 // Close implements [driver.Store].
 func (s *Store) Close() error {
-	defer s.end()
-	return s.Store.Close()
+	s.closed.Store(true)
+	s.end()
+	return nil
 }
+
+// now is the clock of the store: what has passed since 1970, and does not jump.
+func (s *Store) now() time.Duration {
+	return time.Duration(s.created.UnixNano()) + time.Since(s.created)
+}
+
+// Acquire implements [driver.Store].
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
+	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
+		q.counter.Clock = time.Now().UnixMicro()
+		own, _, err := q.Acquire(&req, data{Holder: req.Holder, Metadata: req.Metadata}, now, &q.counter)
+		res = driver.Result{
+			Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token,
+		}
+		if err == nil && !res.Granted {
+			res.Held = q.describe(req.Name, q.Holds()[0], now)
+		}
+		return err
+	})
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return res, nil
+}
+
+// Renew implements [driver.Store]. It writes the records of several names at once.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
+	ofName := map[string][]int{}
+	for i, req := range reqs {
+		ofName[req.Name] = append(ofName[req.Name], i)
+	}
+	entries, errs := make([]driver.Entry, len(reqs)), make(chan error, len(ofName))
+	for name, of := range ofName {
+		go func() {
+			err := s.update(ctx, name, func(q *queue, now time.Duration) error {
+				for _, n := range of {
+					entries[n] = q.renew(reqs[n], now)
+				}
+				return nil
+			})
+			for _, n := range of {
+				if err != nil {
+					entries[n] = driver.Entry{}
+				}
+			}
+			errs <- err
+		}()
+	}
+	var err error
+	for range ofName {
+		err = cmp.Or(err, <-errs)
+	}
+	return entries, err
+}
+
+// Release implements [driver.Store].
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (found bool, err error) {
+	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
+		found = q.release(req, now)
+		return nil
+	})
+	return found && err == nil, err
+}
+
+// Break implements [driver.Store].
+func (s *Store) Break(ctx context.Context, name string, token int64) (records []driver.Record, err error) {
+	err = s.update(ctx, name, func(q *queue, now time.Duration) error {
+		ended, promoted := q.Break(token, now)
+		records = nil
+		for i := range ended {
+			rec := q.describe(name, &ended[i], now)
+			rec.Waiting += len(promoted)
+			records = append(records, rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// Lookup implements [driver.Store].
+func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
+	seen, err := s.enter(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.leave()
+	if err := s.read(ctx, name, seen); err != nil {
+		return nil, err
+	}
+	now := s.now()
+	q := seen.queue()
+	q.Settle(now)
+	for _, e := range q.Holds() {
+		records = append(records, q.describe(name, e, now))
+	}
+	return records, nil
+}
+
+// List implements [driver.Store]. It reads the object of every name.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		if s.closed.Load() {
+			yield(driver.Record{}, driver.ErrClosed)
+			return
+		}
+		for name, err := range s.list(ctx, prefix) {
+			var records []driver.Record
+			if err == nil {
+				records, err = s.Lookup(ctx, name)
+			}
+			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+				return
+			}
+			for _, rec := range records {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// update carries out a verb on a name: it writes what the verb has changed, if the object is still
+// as this store has seen it last. If it has changed meanwhile, the verb begins anew, with another
+// queue. So what a verb has found is true at the moment of its write. What changes nothing, a
+// refusal for instance, is answered from a record that was read during the call. The more entries
+// there are, the longer a place pauses before it begins anew: a hold does not, nor does a release,
+// so that many waiters do not keep a hold from being renewed.
+func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.Duration) error) error {
+	seen, err := s.enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer seen.leave()
+	current, contended := false, false
+	for {
+		if !seen.known {
+			err := s.read(ctx, name, seen)
+			if err != nil && contended && ctx.Err() != nil {
+				return &driver.RetryError{Err: fmt.Errorf("others have changed the object each time: %w", ctx.Err())}
+			}
+			if err != nil {
+				return err
+			}
+			current = true
+		}
+		now := s.now()
+		q := seen.queue()
+		refused := verb(q, now)
+		next, changed := q.record(seen.record, now)
+		if !changed || refused != nil {
+			if current {
+				return refused
+			}
+			seen.known = false
+			continue
+		}
+		value, err := json.Marshal(next)
+		if err == nil {
+			err = s.check(ctx)
+		}
+		if err != nil {
+			return driver.NotApplied(err)
+		}
+		tag, err := s.put(ctx, s.prefix+encode(name), value, seen.tag)
+		if err == nil {
+			seen.see(next, tag, s.now())
+			return nil
+		}
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+		contended = contended || current
+		seen.known, current = false, false
+		if !contended || q.urgent {
+			continue // What was seen before the call was old, or the holder is to be in front.
+		}
+		timer := time.NewTimer(rand.N(maxPause * time.Duration(q.Len()+1)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// read reads the record of a name. The caller has entered the name.
+func (s *Store) read(ctx context.Context, name string, seen *sighting) error {
+	value, tag, err := s.get(ctx, s.prefix+encode(name))
+	if err != nil {
+		return driver.NotApplied(err)
+	}
+	rec, err := parse(name, value)
+	if err != nil {
+		return err
+	}
+	seen.see(rec, tag, s.now())
+	return nil
+}
+
+// enter waits until no other call of this store is at work on the name: they would only change the
+// object for each other. A name that is forgotten may have two calls, and its entries may last for
+// their time once more.
+func (s *Store) enter(ctx context.Context, name string) (*sighting, error) {
+	if s.closed.Load() {
+		return nil, driver.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, driver.NotApplied(err)
+	}
+	s.mu.Lock()
+	seen := s.names[name]
+	if seen == nil {
+		for other := range s.names {
+			if len(s.names) < maxNames {
+				break
+			}
+			delete(s.names, other)
+		}
+		seen = &sighting{turn: make(chan struct{}, 1)}
+		s.names[name] = seen
+	}
+	s.mu.Unlock()
+	select {
+	case seen.turn <- struct{}{}:
+		return seen, nil
+	case <-ctx.Done():
+		return nil, driver.NotApplied(ctx.Err())
+	}
+}
+
+func (s *sighting) leave() { <-s.turn }

@@ -4,12 +4,25 @@ package s3store
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
+
+func openText(tb testing.TB, text string) (*Store, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := openURL(tb.Context(), u)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*Store), nil
+}
 
 // The bucket, the prefix and the server are those of the URL, and nothing secret is in an error.
 func TestURL(t *testing.T) {
@@ -32,17 +45,16 @@ func TestURL(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		client, bucket := s.Client()
-		o := client.Options()
-		got := [4]string{s.objects.prefix, o.Region, "", "virtual"}
+		o := s.client.Options()
+		got := [4]string{s.prefix, o.Region, "", "virtual"}
 		if o.BaseEndpoint != nil {
 			got[2] = *o.BaseEndpoint
 		}
 		if o.UsePathStyle {
 			got[3] = "path"
 		}
-		if got != want || bucket != "b" {
-			t.Errorf("%s: %q, bucket %q", text, got, bucket)
+		if got != want || s.bucket != "b" {
+			t.Errorf("%s: %q, bucket %q", text, got, s.bucket)
 		}
 		must(t, s.Close())
 	}

@@ -3,8 +3,7 @@ package main
 
 import (
 	"github.com/holdfast-go/holdfast/internal/command"
-	_ "github.com/holdfast-go/holdfast/s3store"          // s3:
-	_ "github.com/holdfast-go/holdfast/s3store/s3doctor" // its checks
+	_ "github.com/holdfast-go/holdfast/s3store" // s3:
 )
 
 func main() { command.Main() }
