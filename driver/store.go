@@ -115,6 +115,7 @@ type Request struct {
 
 	// Floor is the smallest token to be granted, 0 for any. Only a store of several nodes sets it.
 	// A Floor with a Place is ErrInvalid, and so is one more than MaxLead above the store's clock.
+	// A store that is no node of such a one answers ErrUnsupported to each.
 	Floor int64
 
 	// Detached requests an entry that only Release, Break or its time ends, also where the store

@@ -31,6 +31,7 @@ const (
 
 	// What a store does or refuses with ErrUnsupported.
 	notifier
+	floors
 	shared
 	waits
 	detached
@@ -57,6 +58,7 @@ Backing.OpenSkewed is nil
 Backing.Occupy is nil
 Backing.Busy is nil
 the store is not a Notifier
+the store does not support a Floor
 the store does not support Shared
 the store does not answer Waiting
 the store does not support Detached
@@ -109,6 +111,7 @@ func (r *caseRun) supported() (have features) {
 		}
 	}
 	for name, request := range map[features]driver.Request{
+		floors:   {Floor: 1},
 		shared:   {Limit: driver.Shared},
 		detached: {Detached: true},
 		metadata: {Metadata: map[string]string{"key": "value"}},

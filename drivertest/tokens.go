@@ -49,7 +49,7 @@ var tokensCases = []testCase{
 		}
 		h.expectTurns(places...)
 	}},
-	{"floor", fencing, "A token is not below its floor, and later tokens are above it, over release and expiry.", func(r *caseRun) {
+	{"floor", fencing | floors, "A token is not below its floor, and later tokens are above it, over release and expiry.", func(r *caseRun) {
 		req := r.first.request("name", long)
 		req.Floor = r.tokenAhead(driver.MaxLead / 2)
 		last := r.first.grant(req)
@@ -62,7 +62,7 @@ var tokensCases = []testCase{
 		next.sleepPast()
 		r.first.hold("name", long).expectAbove(next)
 	}},
-	{"floor-invalid", fencing, "A floor too far above the clock, or with a Place, is ErrInvalid, and raises no token.", func(r *caseRun) {
+	{"floor-invalid", fencing | floors, "A floor too far above the clock, or with a Place, is ErrInvalid, and raises no token.", func(r *caseRun) {
 		limit := r.tokenAhead(driver.MaxLead / 2)
 		for range 2 { // a name that was never taken, and one that was
 			for _, floor := range []int64{r.tokenAhead(driver.MaxLead * 3 / 2), driver.MaxToken - 1, driver.MaxToken} {
@@ -80,7 +80,7 @@ var tokensCases = []testCase{
 			h.end()
 		}
 	}},
-	{"floor-of-a-refusal", fencing, "The floor of an attempt that was refused has no effect on later grants.", func(r *caseRun) {
+	{"floor-of-a-refusal", fencing | floors, "The floor of an attempt that was refused has no effect on later grants.", func(r *caseRun) {
 		h := r.first.hold("name", long)
 		// The slowest nodes of a quorum apply a grant after the reply. No call reports when.
 		time.Sleep(short)

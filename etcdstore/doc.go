@@ -32,8 +32,7 @@
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
 // a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
 // so tokens are above those of the stores that were used before, and of a cluster that has lost its
-// data. A floor, as from a quorum, affects only its own name, and is remembered for two days at
-// least.
+// data. A cluster is a quorum itself, and no node of one (package quorumstore).
 //
 // Store.Held returns the condition that a lock is held, for a transaction of the caller's own.
 //

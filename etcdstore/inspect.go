@@ -6,9 +6,13 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -30,12 +34,12 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		var queues []queue
 		kvs, err := s.readEntries(ctx, prefix)
+		var queues []queue
 		for len(kvs) > 0 {
-			n := 1
-			for n < len(kvs) && bytes.Equal(nameOf(kvs[n]), nameOf(kvs[0])) {
-				n++
+			n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
+			if n < 0 {
+				n = len(kvs)
 			}
 			slices.SortFunc(kvs[:n], func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
 			q, corrupt := s.decodeQueue(kvs[:n], 0)
@@ -68,14 +72,56 @@ func (s *Store) readEntries(ctx context.Context, prefix string) ([]*mvccpb.KeyVa
 		return nil, err
 	}
 	defer cancel()
-	c := &call{op: clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix())}
-	if err = cmp.Or(s.sendAll(ctx, c), c.err); err != nil {
+	resp, err := s.read(ctx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
+	if err != nil {
 		return nil, err
 	}
-	return c.resp.GetResponseRange().Kvs, nil
+	return resp.Responses[0].GetResponseRange().Kvs, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.
 func nameOf(kv *mvccpb.KeyValue) []byte {
 	return kv.Key[:bytes.IndexByte(kv.Key, 0)+1]
+}
+
+// publish returns the Records of the holds and keeps of names, with the time that is left of each,
+// which is that of its lease. It asks for those of 16 leases at a time.
+func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	left := map[int64]*time.Duration{} // by lease
+	var lefts []*time.Duration         // of the records
+	for _, q := range queues {
+		for _, r := range q.holds() {
+			d := left[r.kv.Lease]
+			if d == nil {
+				d = new(time.Duration)
+				left[r.kv.Lease] = d
+				group.Go(func() (err error) {
+					*d, err = s.remaining(groupCtx, clientv3.LeaseID(r.kv.Lease))
+					return err
+				})
+			}
+			records, lefts = append(records, r.public(q.waiting())), append(lefts, d)
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range records {
+		records[i].Remaining = cmp.Or(max(*lefts[i], 0), time.Second/2) // the server rounds down
+	}
+	return records, nil
+}
+
+// remaining returns how long a lease lasts, in whole seconds.
+func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
+	err = s.send(ctx, true, func(ctx context.Context) error {
+		resp, err := s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
+		left = time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second
+		return err
+	})
+	return left, err
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,10 +28,6 @@ const (
 	// that have expired twice a second, and ends one in a transaction.
 	grain = 4 * time.Second
 
-	// countersLast is how long the last token of a name with a floor is kept. Clocks have passed it
-	// after driver.MaxLead.
-	countersLast = 2 * driver.MaxLead
-
 	leaseBits = 23 // of the number of a lease, of those of one Store; the others are the Store's
 )
 
@@ -42,6 +38,7 @@ const (
 // with Store.turn changes a lease, with Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
+	seconds int64
 	certain time.Time // It lasts until then at least.
 	givenUp bool
 }
@@ -55,22 +52,40 @@ func (l *lease) lasts(t time.Time) bool {
 // isOurs reports whether a lease is one of this Store: it chooses the numbers of its leases.
 func (s *Store) isOurs(id clientv3.LeaseID) bool { return int64(id)>>leaseBits == s.session>>leaseBits }
 
+// leaseOf returns the lease with a number, or nil. The caller holds s.mu.
+func (s *Store) leaseOf(id clientv3.LeaseID) *lease {
+	for _, l := range s.leases {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// newestLease returns the last lease for a TTL, or nil if it may have ended. The caller holds s.mu.
+func (s *Store) newestLease(seconds int64) *lease {
+	for _, l := range slices.Backward(s.leases) {
+		if l.seconds == seconds && l.lasts(time.Now()) {
+			return l
+		}
+	}
+	return nil
+}
+
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
 // leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
-// caller whose turn it is grants the lease or keeps it alive, also for those that wait. The lease
-// of an Acquire comes when the base of the tokens is known.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool) (*lease, error) {
+// caller whose turn it is grants the lease or keeps it alive, also for those that wait.
+func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
 	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		l, isBased := s.leases[seconds], s.base != 0 || !isAcquire
-		isThere := l != nil && l.lasts(time.Now())
-		isNew := !isThere || l.givenUp
-		isReady := isBased && !isNew && l.lasts(end)
+		l := s.newestLease(seconds)
+		isCurrent := l != nil && !l.givenUp
+		isReady := isCurrent && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
@@ -87,23 +102,22 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool)
 		err := pause(ctx, try)
 		turnCtx, cancel := context.WithTimeout(ctx, requestBound)
 		switch {
-		case err == nil && !isBased:
-			err = s.readBase(turnCtx)
-		case err == nil && isNew:
+		case err != nil:
+		case isCurrent:
+			err = s.prolong(turnCtx, l)
+		default:
 			err = s.grant(turnCtx, seconds)
-			if errors.Is(err, rpctypes.ErrNoSpace) && isThere { // What is on the old one stays there.
+			if errors.Is(err, rpctypes.ErrNoSpace) && l != nil { // What is on the old one stays there.
 				if err = s.prolong(turnCtx, l); err == nil {
 					cancel()
 					return l, nil
 				}
 			}
-		case err == nil:
-			err = s.prolong(turnCtx, l)
 		}
 		cancel()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isNew: // It may have a key of somebody else.
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && isCurrent: // It may have a key of somebody else.
 			s.giveUp(l)
 		case err != nil:
 			return nil, driver.NotApplied(err)
@@ -113,7 +127,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration, isAcquire bool)
 
 // grant makes a lease. What is certain of it counts from before the sending.
 func (s *Store) grant(ctx context.Context, seconds int64) error {
-	l := &lease{}
+	l := &lease{seconds: seconds}
 	err := s.send(ctx, true, func(ctx context.Context) error {
 		s.grants++
 		sent, id := time.Now(), s.session|s.grants%(1<<leaseBits)
@@ -127,7 +141,7 @@ func (s *Store) grant(ctx context.Context, seconds int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[seconds] = l
+	s.leases = append(slices.DeleteFunc(s.leases, func(l *lease) bool { return !l.lasts(time.Now()) }), l)
 	return nil
 }
 
@@ -177,26 +191,32 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// readBase reads what is added to create revisions, so that tokens are above those of other stores
-// and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) readBase(ctx context.Context) error {
-	base := s.wall().UnixMicro()
+// tokenBase returns what is added to create revisions, so that tokens are above those of other
+// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
+func (s *Store) tokenBase(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	base := s.base
+	s.mu.Unlock()
+	if base != 0 {
+		return base, nil
+	}
+	base = s.wall().UnixMicro()
 	resp, _, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey()))
 	if err != nil { // The base is not known, whatever has become of the request.
-		return err
+		return 0, driver.NotApplied(err)
 	}
 	if !resp.Succeeded {
 		kv := resp.Responses[0].GetResponseRange().Kvs[0]
 		base, err = strconv.ParseInt(string(kv.Value), 10, 64)
 		if err != nil || base <= 0 || base > driver.MaxToken {
-			return fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+			return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base = base
-	return nil
+	return base, nil
 }
 
 // isBase is the condition that a base is that of the data. It tells them from those of a cluster
@@ -212,57 +232,60 @@ func (s *Store) giveUp(l *lease) {
 	l.givenUp = true
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time.
+// sweep ends, once a second, the entries that their owners have not renewed in time. One on a lease
+// of another Store has been renewed there. What fails is done the next time.
 func (s *Store) sweep() {
 	for retry.Sleep(s.alive, time.Second) == nil {
-		var due []*entry
+		var over []entry
+		var calls []*call
 		s.mu.Lock()
 		for _, e := range s.entries {
-			if e.isOver() {
-				due = append(due, e)
+			if !e.isOver() {
+				continue
 			}
+			if !s.isOurs(e.on) {
+				s.forget(e)
+				continue
+			}
+			conditions := []clientv3.Cmp{e.is()}
+			if e.modified > 0 { // Another Store may have renewed it.
+				conditions = append(conditions, e.isAsKnown())
+			}
+			over = append(over, *e)
+			calls = append(calls, &call{name: e.key, op: clientv3.OpTxn(conditions, []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op{clientv3.OpGet(e.key)})})
 		}
 		s.mu.Unlock()
-		var group errgroup.Group
-		group.SetLimit(maxOps)
-		for _, e := range due {
-			group.Go(func() error { s.endOver(e); return nil })
+		if len(calls) == 0 || s.sendAll(s.alive, calls...) != nil {
+			continue
 		}
-		_ = group.Wait()
+		s.mu.Lock()
+		for i, c := range calls {
+			e := s.entries[id(over[i].name, over[i].owner)]
+			if c.err != nil || e == nil || !e.until.Equal(over[i].until) {
+				continue
+			}
+			if !c.resp.Succeeded {
+				if kvs := c.resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == e.value {
+					e.on, e.modified = clientv3.LeaseID(kvs[0].Lease), kvs[0].ModRevision
+					continue
+				}
+			}
+			s.forget(e)
+		}
+		s.mu.Unlock()
 	}
 }
 
-// endOver ends an entry that its owner has not renewed in time, unless that has renewed it at last.
-// One on a lease of another Store has been renewed there. What fails is done the next time.
-func (s *Store) endOver(e *entry) {
-	ctx, cancel := context.WithTimeout(s.alive, requestBound)
-	defer cancel()
-	_, revision, err := s.look(ctx, e)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	snapshot, isNotOurs := *e, revision == 0 || !s.isOurs(e.on)
-	isOver := e.isOver() // It may have been renewed meanwhile.
-	if isNotOurs && isOver {
-		s.forget(e)
-	}
-	s.mu.Unlock()
-	if isOver && !isNotOurs {
-		_, _ = s.endEntry(ctx, &snapshot, clientv3.Compare(clientv3.ModRevision(snapshot.key), "=", snapshot.modified))
-	}
-}
-
-// endEntry deletes the key of an entry under a condition, and forgets the entry. It reports whether
-// it has deleted the key.
-func (s *Store) endEntry(ctx context.Context, e *entry, condition clientv3.Cmp) (ended bool, err error) {
-	resp, _, err := s.write(ctx, e.name, []clientv3.Cmp{condition}, []clientv3.Op{clientv3.OpDelete(e.key)})
+// endEntry deletes the key of an entry, and forgets the entry. It reports whether it has deleted
+// the key.
+func (s *Store) endEntry(ctx context.Context, e *entry) (ended bool, err error) {
+	resp, _, err := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.entries[id(e.name, e.owner)]; known != nil && known.until.Equal(e.until) {
+	if known := s.entries[id(e.name, e.owner)]; known != nil {
 		s.forget(known)
 	}
 	return resp.Succeeded, nil

@@ -99,7 +99,7 @@ func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
 	defer cluster[i].Resume()
 	for range 3 {
 		s.mu.Lock()
-		s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(time.Minute)
+		s.leases[0].certain = time.Now().Add(time.Minute)
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
@@ -116,7 +116,7 @@ func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 	s := open(t, cluster[i])
 	held := grant(t, s, request("owner", time.Hour))
 	s.mu.Lock()
-	s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(2 * time.Hour) // It needs no keep-alive.
+	s.leases[0].certain = time.Now().Add(2 * time.Hour) // It needs no keep-alive.
 	s.mu.Unlock()
 	for _, other := range []*servers.Etcd{cluster[(i+1)%3], cluster[(i+2)%3]} {
 		other.Pause()
@@ -258,33 +258,16 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// A quorum of clusters has the grain of its nodes, and works without one of three.
+// A cluster is no node of a quorum.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
-	var nodes []driver.Store
-	var members []*servers.Etcd
-	for range 3 {
-		m := servers.StartEtcd(t)
-		members, nodes = append(members, m), append(nodes, open(t, m))
+	if _, err := holdfast.Open(t.Context(), quorumstore.URL("etcd://127.0.0.1:1"), nil); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("Open: %v, want ErrUnsupported", err)
 	}
-	quorum := holdfast.New(quorumstore.New(nodes, nil), nil)
-	defer quorum.Close()
-	if g := quorum.Guarantees(); g.Grain != grain || !g.Fencing {
-		t.Errorf("the guarantees of the quorum are %+v", g)
-	}
-	lock, err := quorum.Acquire(t.Context(), "name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	members[0].Kill()
-	if err := lock.Release(); err != nil {
-		t.Error(err)
-	}
-	next, err := quorum.Acquire(t.Context(), "name", nil)
-	if err != nil || next.Token() <= lock.Token() {
-		t.Fatalf("token %d after %d: %v", next.Token(), lock.Token(), err)
-	}
-	if err := next.Release(); err != nil {
-		t.Error(err)
-	}
+	defer func() {
+		if recover() == nil {
+			t.Error("New takes a cluster as a node")
+		}
+	}()
+	quorumstore.New([]driver.Store{open(t, servers.StartEtcd(t))}, nil)
 }

@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,11 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -25,7 +21,6 @@ import (
 // Below the prefix there are these keys:
 //
 //	lock/NAME\x00SLOT  an entry: its record
-//	token/NAME         the last token of a name that was requested with a floor
 //	base               what is added to create revisions
 //
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
@@ -39,14 +34,17 @@ func hashOf(owner string) string {
 }
 
 func (s *Store) entriesKey(name string) string { return s.prefix + "lock/" + name + "\x00" }
-func (s *Store) tokenKey(name string) string   { return s.prefix + "token/" + name }
 func (s *Store) baseKey() string               { return s.prefix + "base" }
+
+// never is a condition that is false.
+func (s *Store) never() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "<", 0)
+}
 
 // A record is the value of the key of an entry, in JSON.
 type record struct {
-	Base     int64             `json:"base"`            // the token is this and the create revision,
-	Least    int64             `json:"least,omitempty"` // or this if it is greater
-	Owner    string            `json:"owner"`           // see hashOf
+	Base     int64             `json:"base"`  // The token is this and the create revision.
+	Owner    string            `json:"owner"` // see hashOf
 	Holder   string            `json:"holder,omitempty"`
 	Since    int64             `json:"since"` // milliseconds since 1970, by the clock of the client
 	Limit    int               `json:"limit,omitempty"`
@@ -77,7 +75,7 @@ func (s *Store) decode(kv *mvccpb.KeyValue) (r *record, err error) {
 }
 
 func (r *record) key() string  { return string(r.kv.Key) }
-func (r *record) token() int64 { return max(r.Base+r.kv.CreateRevision, r.Least) }
+func (r *record) token() int64 { return r.Base + r.kv.CreateRevision }
 
 // public returns the Record of a hold without the time that is left.
 func (r *record) public(waiting int) driver.Record {
@@ -110,20 +108,13 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 	return q, nil
 }
 
-func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	c := &call{op: s.getEntries(name)}
-	if err := s.sendAll(ctx, c); err != nil {
-		return queue{}, err
+// readQueue reads the queue of a name.
+func (s *Store) readQueue(ctx context.Context, name string) (q queue, err error) {
+	resp, err := s.read(ctx, nil, s.getEntries(name))
+	if err != nil {
+		return q, err
 	}
-	return s.queueOf(c)
-}
-
-// queueOf returns the queue that a call has read.
-func (s *Store) queueOf(c *call) (queue, error) {
-	if c.err != nil {
-		return queue{}, c.err
-	}
-	return s.decodeQueue(c.resp.GetResponseRange().Kvs, c.revision)
+	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 }
 
 // index returns the index of the entry of an owner, or -1.
@@ -152,46 +143,4 @@ func admits(ahead []*record, limit int) bool {
 		limit = min(max(limit, 1), max(r.Limit, 1))
 	}
 	return n <= max(limit, 1)
-}
-
-// publish returns the Records of the holds and keeps of names, with the time that is left of each,
-// which is that of its lease. It asks for those of 16 leases at a time.
-func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	left := map[int64]*time.Duration{} // by lease
-	var lefts []*time.Duration         // of the records
-	for _, q := range queues {
-		for _, r := range q.holds() {
-			d := left[r.kv.Lease]
-			if d == nil {
-				d = new(time.Duration)
-				left[r.kv.Lease] = d
-				group.Go(func() (err error) {
-					*d, err = s.remaining(groupCtx, clientv3.LeaseID(r.kv.Lease))
-					return err
-				})
-			}
-			records, lefts = append(records, r.public(q.waiting())), append(lefts, d)
-		}
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for i := range records {
-		records[i].Remaining = cmp.Or(max(*lefts[i], 0), time.Second/2) // the server rounds down
-	}
-	return records, nil
-}
-
-// remaining returns how long a lease lasts, in whole seconds.
-func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
-	err = s.send(ctx, true, func(ctx context.Context) error {
-		resp, err := s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
-		left = time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second
-		return err
-	})
-	return left, err
 }

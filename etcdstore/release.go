@@ -31,17 +31,19 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 		}
 	}
 	if e.key == "" { // It was requested through another Store.
-		if _, revision, err := s.look(ctx, e); err != nil || revision == 0 {
+		q, err := s.readQueue(ctx, req.Name)
+		if _, isThere := s.note(e, q); !isThere {
 			return false, err
 		}
 	}
-	ended, err = s.endEntry(ctx, e, e.is())
+	ended, err = s.endEntry(ctx, e)
 	return ended && req.Keep == 0, err // What has nothing to keep is a place, or may be under way.
 }
 
 // keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
 // only if nothing else has since it was read, so that a request which arrives late does nothing.
 func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	var lease clientv3.LeaseID
 	for try := 0; ; try++ {
 		if err := pause(ctx, try); err != nil {
 			return false, driver.NotApplied(err)
@@ -54,14 +56,17 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 		if i < 0 || i >= len(q.holds()) {
 			return false, nil
 		}
-		grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
-		if err != nil {
-			return false, driver.NotApplied(storeError(err))
+		if lease == 0 {
+			grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
+			if err != nil {
+				return false, driver.NotApplied(storeError(err))
+			}
+			lease = grant.ID
 		}
 		kept := *q.records[i]
 		kept.Kept, kept.Holder, kept.Metadata = true, "", nil
 		resp, _, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
-			[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(grant.ID))})
+			[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(lease))})
 		if err != nil {
 			return false, err
 		}
@@ -73,7 +78,6 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 			}
 			return true, nil
 		}
-		_, _ = s.client.Revoke(ctx, grant.ID)
 	}
 }
 
@@ -101,7 +105,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 		return nil, err
 	}
 	for i, c := range calls {
-		if err = cmp.Or(err, c.err); c.err == nil && c.resp.GetResponseTxn().Succeeded {
+		if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
 			ended = append(ended, holds[i].public(q.waiting()))
 		}
 	}
@@ -129,5 +133,5 @@ func (s *Store) Held(lock Lock) clientv3.Cmp {
 			return e.is()
 		}
 	}
-	return clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "<", 0)
+	return s.never()
 }

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,15 +16,16 @@ import (
 type renewal struct {
 	driver.RenewRequest
 	*entry
-	lease   *lease    // that the entry is to have, unless it has one that lasts as long
-	end     time.Time // until which it is to last
-	wasOver bool      // Its time was over, so it is lost, unless another Store has renewed it.
-	is      driver.Entry
-	err     error
+	lease     *lease    // of its TTL
+	end       time.Time // until which the entry is to last
+	wasOver   bool      // Its time was over, so it is lost, unless another Store has renewed it.
+	isSettled bool      // It is a hold that needs no more than to be as known.
+	is        driver.Entry
+	err       error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. The queues are
-// read after it, each once, many in one request.
+// Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. After it, one
+// request shows whether many holds are as they are known. Of other entries it reads the queues.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx, "all")
 	if err != nil {
@@ -33,28 +33,27 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	defer cancel()
 	began := time.Now()
-	var renewals []*renewal
-	byName, first := map[string][]*renewal{}, map[time.Duration]*renewal{} // with a TTL
-	for _, req := range reqs {
-		r := &renewal{RenewRequest: req, end: began.Add(req.TTL)}
+	renewals, first := make([]renewal, len(reqs)), map[time.Duration]*renewal{} // with a TTL
+	for i, req := range reqs {
+		r := &renewals[i]
+		r.RenewRequest, r.end = req, began.Add(req.TTL)
 		if of := first[req.TTL]; of != nil {
 			r.lease, r.err = of.lease, of.err
 		} else {
-			r.lease, r.err = s.leaseFor(ctx, req.TTL, false)
+			r.lease, r.err = s.leaseFor(ctx, req.TTL)
 			first[req.TTL] = r
 		}
 		s.beginRenewal(r)
-		renewals, byName[r.Name] = append(renewals, r), append(byName[r.Name], r)
 	}
 	var group sync.WaitGroup
-	for part := range slices.Chunk(slices.Collect(maps.Values(byName)), maxOps) {
+	for part := range slices.Chunk(renewals, maxOps-1) {
 		group.Go(func() { s.renewTogether(ctx, part) })
 	}
 	group.Wait()
 	entries := make([]driver.Entry, len(reqs))
-	for i, r := range renewals {
-		if err = cmp.Or(err, r.err); r.err == nil {
-			entries[i] = r.is
+	for i := range renewals {
+		if err = cmp.Or(err, renewals[i].err); renewals[i].err == nil {
+			entries[i] = renewals[i].is
 		}
 	}
 	return entries, err
@@ -73,24 +72,74 @@ func (s *Store) beginRenewal(r *renewal) {
 	if r.wasOver = r.isOver(); !r.wasOver && !isOther && r.until.Before(r.end) {
 		r.until = r.end
 	}
+	r.isSettled = r.err == nil && !r.wasOver && !isOther && r.held && r.unwatch != nil && s.mayStay(r)
 }
 
-// renewTogether reads the queues of names in one request, and completes the renewals of each.
-func (s *Store) renewTogether(ctx context.Context, names [][]*renewal) {
-	var looks []*call
-	for _, renewals := range names {
-		looks = append(looks, &call{op: s.getEntries(renewals[0].name)})
-	}
-	err := s.sendAll(ctx, looks...)
-	var group sync.WaitGroup
-	for i, renewals := range names {
-		var q queue
-		lookErr := err
-		if lookErr == nil {
-			q, lookErr = s.queueOf(looks[i])
+// mayStay reports whether an entry may stay on its lease: on that of its TTL, or on another as long
+// as was requested before. The caller holds s.mu.
+func (s *Store) mayStay(r *renewal) bool {
+	l := s.leaseOf(r.on)
+	return l != nil && (l == r.lease || r.until.After(r.end) && l.lasts(r.until))
+}
+
+// renewTogether completes renewals by one request. It divides them if the server refuses that, and
+// reads all queues if one of the holds is not as known.
+func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
+	var conditions []clientv3.Cmp
+	var ops []clientv3.Op
+	reads := map[string]int{} // the index of the queue of a name in the reply
+	base := int64(0)
+	s.mu.Lock()
+	for i := range renewals {
+		r := &renewals[i]
+		if r.isSettled && base == 0 { // Revisions are only those of one cluster.
+			base = r.base
+			conditions = append(conditions, s.isBase(base))
 		}
-		for _, r := range renewals {
-			if r.err = cmp.Or(r.err, lookErr); r.err == nil {
+		r.isSettled = r.isSettled && r.base == base
+		if _, ok := reads[r.Name]; r.err == nil && r.isSettled {
+			conditions = append(conditions, r.isAsKnown())
+		} else if r.err == nil && !ok {
+			reads[r.Name] = len(ops)
+			ops = append(ops, s.getEntries(r.Name))
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case len(ops) == 0 && base == 0:
+		return
+	case len(ops) == 0: // Only a request that reads is confirmed by a majority.
+		ops = append(ops, clientv3.OpGet(s.baseKey(), clientv3.WithCountOnly()))
+	}
+	resp, err := s.read(ctx, conditions, ops...)
+	if n := len(renewals); n > 1 && isRefusal(err) {
+		s.renewTogether(ctx, renewals[:n/2])
+		s.renewTogether(ctx, renewals[n/2:])
+		return
+	}
+	if err == nil && !resp.Succeeded {
+		for i := range renewals {
+			renewals[i].isSettled = false
+		}
+		s.renewTogether(ctx, renewals)
+		return
+	}
+	queues := make([]queue, len(reads))
+	errs := make([]error, len(reads))
+	for i := range queues {
+		if errs[i] = err; err == nil {
+			queues[i], errs[i] = s.decodeQueue(resp.Responses[i].GetResponseRange().Kvs, resp.Header.Revision)
+		}
+	}
+	var group sync.WaitGroup
+	for i := range renewals {
+		switch r := &renewals[i]; {
+		case r.err != nil:
+		case r.isSettled:
+			r.is, r.err = driver.Entry{State: driver.Held, Token: r.token}, err
+		default:
+			q, i := queue{}, reads[r.Name]
+			if q, r.err = queues[i], errs[i]; r.err == nil {
 				group.Go(func() { r.is, r.err = s.renewOne(ctx, r, q) })
 			}
 		}
@@ -110,12 +159,9 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.En
 				return is, err
 			}
 		}
-		ahead, isThere := s.note(r.entry, q)
+		_, isThere := s.note(r.entry, q)
 		s.mu.Lock()
-		if r.on == r.lease.id && r.lasts.Before(r.end) { // It was kept alive.
-			r.lasts = r.end
-		}
-		mustMove, e := r.lasts.Before(r.end), *r.entry
+		e, mayStay := *r.entry, s.mayStay(r)
 		isLost := !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token
 		switch {
 		case !isThere:
@@ -127,7 +173,7 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.En
 		if isLost {
 			return driver.Entry{State: driver.Lost}, nil
 		}
-		if mustMove {
+		if !mayStay {
 			isMoved, err := s.move(ctx, r, &e)
 			if err != nil {
 				return is, err
@@ -137,7 +183,7 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.En
 			}
 		}
 		s.watch(r.entry, nil, 0)
-		if is = (driver.Entry{State: driver.Waiting, Token: e.token}); admits(ahead, e.limit) {
+		if is = (driver.Entry{State: driver.Waiting, Token: e.token}); e.held {
 			is.State = driver.Held
 		}
 		return is, nil
@@ -146,47 +192,30 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.En
 
 // move gives an entry, as it was read, the lease of its TTL, unless it has changed.
 func (s *Store) move(ctx context.Context, r *renewal, e *entry) (isMoved bool, err error) {
-	ttl, end := r.TTL, r.end
+	l, end := r.lease, r.end
 	if !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
 		began := time.Now()
 		left, err := s.remaining(ctx, e.on)
+		if err == nil && left > r.TTL+grain {
+			end = began.Add(left)
+			l, err = s.leaseFor(ctx, left)
+		}
 		if err != nil {
 			return false, err
 		}
-		if left > ttl+grain {
-			ttl, end = left, began.Add(left)
-		}
 	}
-	lease, err := s.leaseFor(ctx, ttl, false)
-	if err != nil {
-		return false, err
-	}
-	resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)},
-		[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(lease.id))})
+	resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{e.isAsKnown()},
+		[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))})
 	if err != nil || !resp.Succeeded {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.on, r.modified, r.lasts = lease.id, revision, end
+	r.on, r.modified = l.id, revision
 	if r.until.Before(end) {
 		r.until = end
 	}
 	return true, nil
-}
-
-// look reads the queue of the name of an entry. It returns those ahead of it as of a revision, which
-// is 0 if there is no such entry.
-func (s *Store) look(ctx context.Context, e *entry) (ahead []*record, revision int64, err error) {
-	q, err := s.readQueue(ctx, e.name)
-	if err != nil {
-		return nil, 0, err
-	}
-	ahead, isThere := s.note(e, q)
-	if !isThere {
-		q.revision = 0
-	}
-	return ahead, q.revision, nil
 }
 
 // note records what an entry is by its queue, and returns those ahead of it.
@@ -199,11 +228,8 @@ func (s *Store) note(e *entry, q queue) (ahead []*record, isThere bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.token == 0 {
-		e.key, e.value, e.token, e.limit = own.key(), string(own.kv.Value), own.token(), own.Limit
+		e.key, e.value, e.base, e.token, e.limit = own.key(), string(own.kv.Value), own.Base, own.token(), own.Limit
 	}
-	if on := clientv3.LeaseID(own.kv.Lease); on != e.on {
-		e.on, e.lasts = on, time.Time{}
-	}
-	e.modified, e.held = own.kv.ModRevision, admits(ahead, e.limit)
+	e.on, e.modified, e.held = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, admits(ahead, e.limit)
 	return ahead, true
 }

@@ -22,29 +22,16 @@ const (
 	answerBound  = time.Second            // of the first try of a request that may be repeated
 	inFlight     = 4                      // requests for many calls
 	maxOps       = 128                    // that a server allows in a transaction by default
+	maxCalls     = maxOps - 4             // in a request: a call has 4 operations at most, which count
 )
 
-// A call is a transaction for a name, or a read, which is sent with others of its kind: a write
-// that hangs is not repeated, and must not use up the time of reads.
+// A call is a transaction for a name that may write. It is sent with others.
 type call struct {
-	name     string // of the lock, "" for a read
+	name     string // of the lock
 	op       clientv3.Op
-	resp     *pb.ResponseOp
+	resp     *pb.TxnResponse
 	revision int64
 	err      error
-}
-
-func (s *Store) newCalls(areReads bool) batch.Queue[*call] {
-	return batch.Queue[*call]{
-		Send: func(ctx context.Context, calls []*call) {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(s.alive, cancel)()
-			s.sendCalls(ctx, calls, areReads)
-		},
-		Name:     func(c *call) string { return c.name },
-		InFlight: inFlight, Max: maxOps, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
-	}
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
@@ -56,16 +43,12 @@ func (s *Store) write(
 	if err := s.sendAll(ctx, c); err != nil {
 		return nil, 0, err
 	}
-	return c.resp.GetResponseTxn(), c.revision, c.err
+	return c.resp, c.revision, c.err
 }
 
-// sendAll has calls of one kind sent, with those of other goroutines.
+// sendAll has calls sent, with those of other goroutines.
 func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
-	queue := &s.writes
-	if calls[0].op.IsGet() {
-		queue = &s.reads
-	}
-	err := queue.Do(ctx, calls...)
+	err := s.writes.Do(ctx, calls...)
 	if errors.Is(err, batch.ErrNotSent) {
 		return driver.NotApplied(err)
 	}
@@ -73,45 +56,53 @@ func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
 }
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
-// evaluates the conditions of all calls in a request before it applies the first. Reads may be
-// repeated; a majority confirms them, too. A request that the server refuses is divided: it does so
-// because of one call, or of their number.
-func (s *Store) sendCalls(ctx context.Context, calls []*call, areReads bool) {
+// evaluates the conditions of all calls in a request before it applies the first. A request that
+// the server refuses is divided: it does so because of one call.
+func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op
-	for ; n < len(calls) && !names[calls[n].name]; n++ {
-		names[calls[n].name] = !areReads
+	for ; n < min(len(calls), maxCalls) && !names[calls[n].name]; n++ {
+		names[calls[n].name] = true
 		ops = append(ops, calls[n].op)
 	}
-	request, isLone := clientv3.OpTxn(nil, ops, nil), n == 1 && !areReads
-	if isLone { // A server of 3.4 checks neither rights nor space for one that is in another.
+	request := clientv3.OpTxn(nil, ops, nil)
+	if n == 1 { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
 	var txn *clientv3.TxnResponse
-	err := s.send(ctx, areReads, func(ctx context.Context) error {
+	err := s.send(ctx, false, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, request)
 		txn = resp.Txn()
 		return err
 	})
 	if n > 1 && isRefusal(err) {
-		s.sendCalls(ctx, calls[:n/2], areReads)
-		s.sendCalls(ctx, calls[n/2:], areReads)
+		s.sendCalls(ctx, calls[:n/2])
+		s.sendCalls(ctx, calls[n/2:])
 		return
 	}
 	for i, c := range calls[:n] {
 		switch c.err = err; {
 		case err != nil:
 			continue
-		case isLone:
-			c.resp = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: (*pb.TxnResponse)(txn)}}
+		case n == 1:
+			c.resp = (*pb.TxnResponse)(txn)
 		default:
-			c.resp = txn.Responses[i]
+			c.resp = txn.Responses[i].GetResponseTxn()
 		}
 		c.revision = txn.Header.Revision
 	}
 	if n < len(calls) {
-		s.sendCalls(ctx, calls[n:], areReads)
+		s.sendCalls(ctx, calls[n:])
 	}
+}
+
+// read makes a transaction that only reads, which a majority confirms, too.
+func (s *Store) read(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	err = s.send(ctx, true, func(ctx context.Context) (err error) {
+		resp, err = s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
+		return err
+	})
+	return resp, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that
@@ -124,11 +115,13 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		if deadline, ok := ctx.Deadline(); ok && repeatable {
 			tryCtx, cancel = context.WithTimeout(ctx, min(answerBound<<min(try, 5), time.Until(deadline)/time.Duration(max(3-try, 1))))
 		}
+		stop := context.AfterFunc(s.alive, cancel)
 		err := rpctypes.Error(request(tryCtx))
+		stop()
 		cancel()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
 			s.mu.Lock()
-			clear(s.leases)
+			s.leases = nil
 			s.mu.Unlock()
 			s.notices.Send("", "", 0)
 		}

@@ -42,7 +42,6 @@ type Store struct {
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*call]
-	reads      batch.Queue[*call]
 	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
@@ -53,7 +52,7 @@ type Store struct {
 
 	mu      sync.Mutex        // guards all below, and the leases and entries
 	entries map[string]*entry // that were requested through this Store, by id
-	leases  map[int64]*lease  // by their seconds, that are in use for new entries
+	leases  []*lease          // the newest last
 	base    int64             // of new tokens, 0 until it is known
 }
 
@@ -62,11 +61,9 @@ type entry struct {
 	name, owner string
 	key, value  string // "" until they are known
 	limit       int
-	token       int64            // 0 until it is known
-	lease       *lease           // of its Acquire, nil if that was another Store's
+	base, token int64            // 0 until they are known
 	on          clientv3.LeaseID // the lease that the key has,
-	modified    int64            // as of this revision
-	lasts       time.Time        // that lease, at least
+	modified    int64            // as of this revision, 0 until it is known
 	until       time.Time        // Its owner has asked for no more.
 	held        bool
 	unwatch     func() // nil if there is no watch
@@ -77,6 +74,11 @@ func id(name, owner string) string { return name + "\x00" + owner }
 
 // is is the condition that the entry is there, and not kept.
 func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key), "=", e.value) }
+
+// isAsKnown is the condition that the entry is there, on the lease that is known.
+func (e *entry) isAsKnown() clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
+}
 
 // isOver reports whether the owner has not renewed the entry in time, and not a moment later.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
@@ -90,11 +92,14 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{
-		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits, prefix: cmp.Or(opts.Prefix, DefaultPrefix),
-		entries: map[string]*entry{}, leases: map[int64]*lease{},
+		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
+		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[string]*entry{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	s.writes, s.reads = s.newCalls(false), s.newCalls(true)
+	s.writes = batch.Queue[*call]{
+		Send: s.sendCalls, Name: func(c *call) string { return c.name },
+		InFlight: inFlight, Max: maxCalls, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
+	}
 	switch {
 	case client == nil:
 		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
@@ -185,8 +190,8 @@ func (s *Store) goWhileOpen(f func()) {
 // still, what that makes must not live as long as the Store, so its lease is given up. The caller
 // holds s.mu.
 func (s *Store) forget(e *entry) {
-	if e.lease != nil && e.token == 0 {
-		e.lease.givenUp = true
+	if l := s.leaseOf(e.on); l != nil && e.token == 0 {
+		l.givenUp = true
 	}
 	delete(s.entries, id(e.name, e.owner))
 	if e.unwatch != nil {

@@ -51,17 +51,18 @@ func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision 
 			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
 		}
 		if revision == 0 {
-			var err error
 			lookCtx, cancel := context.WithTimeout(ctx, requestBound)
-			ahead, revision, err = s.look(lookCtx, e)
+			q, err := s.readQueue(lookCtx, e.name)
 			if cancel(); err != nil {
 				failures++
 				continue
 			}
-			if revision == 0 {
+			var isThere bool
+			if ahead, isThere = s.note(e, q); !isThere {
 				s.tell(ctx, e, 0)
 				return
 			}
+			revision = q.revision
 		}
 		key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
 		switch {

@@ -1,6 +1,6 @@
 // Package quorumstore makes one store of a majority of others, so that locks survive the loss of a
 // minority of them. Over independent Redis servers it is what is known as Redlock; the nodes may be
-// stores of any kind, and mixed.
+// stores of any kind but etcd, which is a quorum itself, and mixed.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
 // decide it, for or against. A minority that is dead, slow or hung costs nothing.

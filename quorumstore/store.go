@@ -50,10 +50,13 @@ var _ driver.Store = (*Store)(nil)
 // New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
 // exclude the others must be given the same nodes, in any order. Each must be a place of its own
 // for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
-// if there is no node, or a nil one. Nothing is dialed.
+// if there is no node, a nil one, or one of etcd. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
 	if len(nodes) == 0 || slices.Contains(nodes, nil) {
 		panic("quorumstore: a quorum needs at least one store, and none that is nil")
+	}
+	if slices.ContainsFunc(nodes, isEtcd) {
+		panic("quorumstore: " + noNode)
 	}
 	if o == nil {
 		o = &Options{}
@@ -74,6 +77,11 @@ func New(nodes []driver.Store, o *Options) *Store {
 	}
 	return s
 }
+
+// noNode is why a cluster of etcd, which is a quorum itself, grants no floor of a token.
+const noNode = "a cluster of etcd is a quorum itself, and no node of one"
+
+func isEtcd(node driver.Store) bool { return node.Guarantees().Store == "etcd" }
 
 // Nodes returns the stores of the nodes, in order.
 func (s *Store) Nodes() (nodes []driver.Store) {

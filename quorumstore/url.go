@@ -39,13 +39,18 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	seen := map[string]bool{}
 	for i, raw := range urls {
 		node, err := openNode(ctx, raw, seen)
+		if err == nil {
+			nodes = append(nodes, node)
+			if isEtcd(node) {
+				err = fmt.Errorf("%w: %s", driver.ErrUnsupported, noNode)
+			}
+		}
 		if err != nil {
 			for _, opened := range nodes {
 				_ = opened.Close() // nothing was done with it
 			}
 			return nil, fmt.Errorf("node %d: %w", i+1, err)
 		}
-		nodes = append(nodes, node)
 	}
 	return New(nodes, o), nil
 }
