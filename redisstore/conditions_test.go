@@ -29,6 +29,12 @@ func TestQueueWithConditions(t *testing.T) {
 				res, err := s.Acquire(t.Context(), req)
 				return err == nil && res.Granted
 			})
+			told := make(chan string, 10)
+			defer s.Notify(func(_, owner string, token int64) {
+				if owner != "" && (token > 0) == (opts.MinReplicas == 0) {
+					told <- owner
+				}
+			})()
 			held := grant(t, s, "name", time.Minute)
 			var places []driver.Request
 			for range 2 {
@@ -39,12 +45,6 @@ func TestQueueWithConditions(t *testing.T) {
 				}
 				places = append(places, req)
 			}
-			told := make(chan string, 10)
-			defer s.Notify(func(_, owner string, token int64) {
-				if owner != "" && (token > 0) == (opts.MinReplicas == 0) {
-					told <- owner
-				}
-			})()
 			ends := []func(){
 				func() { release(t, s, held) },
 				func() {

@@ -97,10 +97,21 @@ func TestGuardOfAMasterThatReturns(t *testing.T) {
 			server, other := servers.StartRedis(t), servers.StartRedis(t)
 			s := open(t, server.Addr, &Options{RestartGuard: guard})
 			abstains(t, s, time.Now(), guard)
+			grant(t, s, "held", time.Minute)
 			demote(t, server, other)
 			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
 			server.Do("CONFIG", "SET", "replica-read-only", "no")
 			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+			place, free := request("held", time.Minute), request("free", time.Minute)
+			place.Place, free.Place = time.Minute, time.Minute
+			for _, err := range s.runCalls(t.Context(), []*call{s.acquireCall(&place), s.acquireCall(&free)}) { // in one run
+				if !driver.IsNotApplied(err) {
+					t.Errorf("a replica that can be written to: %v", err)
+				}
+			}
+			if keys := server.Do("KEYS", "*"+queueInfix+"*"); keys != "" {
+				t.Errorf("after nothing was changed there is a place: %q", keys)
+			}
 			server.Do("REPLICAOF", "NO", "ONE")
 			abstains(t, s, time.Now(), guard)
 		})

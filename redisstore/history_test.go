@@ -27,6 +27,7 @@ func TestHistories(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 		s := New(client, &Options{Prefix: rand.Text() + ":"})
 		tb.Cleanup(func() { _ = s.Close(); _ = client.Close() })
+		s.Notify(func(string, string, int64) {}) // It listens to the mark before those that are tested.
 		s.startListening(true)
 		s.listener.expect(queuetest.Mark, queuetest.Mark, time.Hour)
 		return queuetest.Settled(s, func(token int64) {

@@ -64,8 +64,8 @@ func (l *listener) init(prefix string) {
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
-// Notify implements [driver.Notifier]. The store listens from its first entry on. One whose user
-// may not subscribe sends no notices.
+// Notify implements [driver.Notifier]. The store listens from the first entry after it on. One
+// whose user may not subscribe sends no notices.
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
@@ -76,8 +76,12 @@ func hashOf(owner string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// expect has the notices of an entry passed on for d and a minute.
+// expect has the notices of an entry passed on for d and a minute. Without a function to pass them
+// to, as at a node of a quorum, that is not worth its cost.
 func (l *listener) expect(name, owner string, d time.Duration) {
+	if l.notices.None() {
+		return
+	}
 	now, hash := time.Now(), hashOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,6 +94,9 @@ func (l *listener) expect(name, owner string, d time.Duration) {
 
 // forget ends what expect began.
 func (l *listener) forget(owner string) {
+	if l.notices.None() {
+		return
+	}
 	hash := hashOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +110,7 @@ func (s *Store) startListening(waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.started || l.ctx.Err() != nil:
+	case l.started || l.ctx.Err() != nil || l.notices.None():
 	case waits:
 		l.started = true
 		l.running.Go(s.listen)

@@ -113,4 +113,12 @@ func TestServersThatServeLater(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
 	})
+	t.Run("its slot is elsewhere", func(t *testing.T) {
+		for _, cluster := range []bool{true, false} { // A client of a cluster has asked too often.
+			err := (&Store{cluster: cluster}).explainReply(errors.New("MOVED 5474 127.0.0.1:7001"))
+			if later := (*driver.RetryError)(nil); errors.As(err, &later) != cluster || !driver.IsNotApplied(err) {
+				t.Errorf("MOVED to a client of a cluster (%v): %v", cluster, err)
+			}
+		}
+	})
 }

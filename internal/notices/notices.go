@@ -27,6 +27,13 @@ func (r *Registry) Notify(f func(name, owner string, token int64)) (stop func())
 	}
 }
 
+// None reports whether no function is registered.
+func (r *Registry) None() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.funcs) == 0
+}
+
 // Send calls the functions. The caller holds no lock that they or their stop may need.
 func (r *Registry) Send(name, owner string, token int64) {
 	r.mu.RLock()

@@ -13,6 +13,10 @@ local function newRule()
   if type(refusal) == 'table' and string.find(refusal.err, 'READONLY ', 1, true) then
     error(refusal, 0)
   end
+  local replication = guard ~= '0' and call('INFO', 'replication') or ''
+  if string.find(replication, 'role:slave', 1, true) then -- It can be written to. Its master takes everything back.
+    error({err = 'READONLY a restart guard is of use on a master only'}, 0)
+  end
   now = now or call('TIME')
   clock, ms = now[1] * 1000000 + now[2], now[1] * 1000 + math.floor(now[2] / 1000)
 
@@ -38,13 +42,8 @@ local function newRule()
 
   -- abstains returns for how many ms this server must not grant locks, since it may have forgotten
   -- some. The marker names the reign in which locks were granted last: the run of the server and
-  -- the history of its data, which has another name since the server became a master. A replica
-  -- that can be written to grants nothing: its master takes everything back.
+  -- the history of its data, which has another name since the server became a master.
   local function abstains(marker)
-    local replication = call('INFO', 'replication')
-    if string.find(replication, 'role:slave', 1, true) then
-      error({err = 'READONLY a restart guard is of use on a master only'}, 0)
-    end
     local reign = match(call('INFO', 'server'), 'run_id:(%w+)') .. (match(replication, 'master_replid:(%w+)') or '')
     local id, till = match(call('GET', marker) or '', '^(%w+) (%d+)$')
     local left, most = id == reign and till - ms, tonumber(guard)
