@@ -50,108 +50,103 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case !isHold:
 			return driver.Result{Held: q.records[0].public(q.waiting())}, nil
 		}
-		base, err := s.tokenBase(ctx)
+		e, err := s.enter(ctx, &req, ttl, len(q.records))
 		if err != nil {
 			return res, err
 		}
-		began := time.Now()
-		l, err := s.leaseFor(ctx, ttl)
-		if err != nil {
-			return res, err
-		}
-		e, err := s.enter(&req, base, l, began.Add(ttl), len(q.records))
-		if err != nil {
-			return res, err
-		}
-		conditions := []clientv3.Cmp{s.isBase(base), clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0)}
-		if !anyway {
-			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(req.Name)), "<", q.revision+1).WithPrefix())
-		}
-		found, isMade, err := s.makeEntry(ctx, e, conditions)
+		found, isMade, err := s.makeEntry(ctx, e, q.revision, anyway)
 		switch {
-		case isMade:
-			s.mu.Lock()
-			if !e.held {
-				e.until = began.Add(req.Place)
-			}
-			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}
-			s.mu.Unlock()
-			if s.watch(e, found.records, found.revision); res.Waiting && len(found.records) > 0 {
-				res.Held = found.records[0].public(found.waiting())
-			}
-			return res, nil
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced && s.mayAcquire(ctx, e):
-			s.giveUp(l) // It has a key of somebody else.
+			s.giveUp(e.on) // It has a key of somebody else.
 			isReplaced = true
 		case err != nil:
 			return res, err
-		default:
+		case !isMade:
 			q = found
+		default:
+			s.watch(e, found)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if res = (driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}); res.Granted {
+				return res, nil
+			}
+			e.until = e.until.Add(req.Place - ttl)
+			if len(found.records) > 0 {
+				res.Held = found.records[0].public(found.waiting())
+			}
+			return res, nil
 		}
 	}
 }
 
-// enter makes the entry of a request known to the Store.
-func (s *Store) enter(req *driver.Request, base int64, l *lease, until time.Time, ahead int) (*entry, error) {
+// enter makes the entry of a request known to the Store, with a lease, behind others.
+func (s *Store) enter(ctx context.Context, req *driver.Request, ttl time.Duration, ahead int) (*entry, error) {
+	base, err := s.tokenBase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{name: req.Name, owner: req.Owner, limit: req.Limit, base: base, until: time.Now().Add(ttl)}
+	l, err := s.leaseFor(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
 	slot := 0
 	if ahead > 0 {
 		slot = rand.N(16 + 4*ahead) // so that many may come at once
 	}
 	rec := record{Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit, Metadata: req.Metadata}
-	e := &entry{
-		name: req.Name, owner: req.Owner, limit: req.Limit, key: s.entriesKey(req.Name) + strconv.Itoa(slot), value: rec.encode(),
-		base: base, on: l.id, until: until,
-	}
+	e.key, e.value, e.on = s.entriesKey(req.Name)+strconv.Itoa(slot), rec.encode(), l.id
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.entries[id(e.name, e.owner)] != nil {
+	key := [2]string{e.name, e.owner}
+	if s.entries[key] != nil {
 		return nil, errAgain
 	}
-	s.entries[id(e.name, e.owner)] = e
+	s.entries[key] = e
 	return e, nil
 }
 
-// makeEntry sends the transaction that makes an entry, and returns the queue that it has found.
-// What is certainly not made is forgotten.
-func (s *Store) makeEntry(ctx context.Context, e *entry, conditions []clientv3.Cmp) (q queue, isMade bool, err error) {
-	resp, revision, err := s.write(ctx, e.name, conditions,
+// makeEntry sends the transaction that makes an entry, unless one has come since a revision, or
+// anyway. It returns the queue that it has found. What is certainly not made is forgotten.
+func (s *Store) makeEntry(ctx context.Context, e *entry, since int64, anyway bool) (q queue, isMade bool, err error) {
+	conditions := []clientv3.Cmp{s.isBase(e.base), clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0)}
+	if !anyway {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(e.name)), "<", since+1).WithPrefix())
+	}
+	resp, err := s.write(ctx, e.name, conditions,
 		[]clientv3.Op{s.getEntries(e.name), clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))},
-		s.getEntries(e.name), clientv3.OpGet(s.baseKey()))
+		s.getEntries(e.name))
 	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
-		if _, _, endErr := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
+		if _, endErr := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
 			err = driver.NotApplied(err)
 		}
 	}
 	if err != nil && !driver.IsNotApplied(err) {
 		return q, false, err // Renew tells what has become of it.
 	}
-	if err == nil {
-		q, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, revision)
+	if isMade = err == nil && resp.Succeeded; err == nil {
+		q, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && resp.Succeeded {
-		e.token, e.modified, e.held = e.base+revision, revision, admits(q.records, e.limit)
-		return q, true, nil
-	}
-	delete(s.entries, id(e.name, e.owner))
 	switch {
-	case err != nil:
-	case q.index(e.owner) >= 0:
+	case isMade:
+		e.token, e.modified, e.held = e.base+q.revision, q.revision, err == nil && admits(q.records, e.limit)
+		return q, true, err
+	case err == nil && q.index(e.owner) >= 0:
 		err = errAgain
-	default: // Somebody may have deleted all keys of the prefix: there is another base then.
-		if kvs := resp.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 || string(kvs[0].Value) != strconv.FormatInt(e.base, 10) {
-			s.base = 0
-		}
+	case err == nil && (since > 0 || len(q.records) == 0):
+		s.base = 0 // Somebody may have deleted all keys of the prefix.
 	}
+	delete(s.entries, [2]string{e.name, e.owner})
 	return q, false, err
 }
 
 // mayAcquire reports whether the user has the rights that the Acquire of an entry needs. The server
 // checks those of a transaction that does nothing, too.
 func (s *Store) mayAcquire(ctx context.Context, e *entry) bool {
-	_, _, err := s.write(ctx, e.name, []clientv3.Cmp{s.never()}, []clientv3.Op{s.getEntries(e.name), clientv3.OpPut(e.key, "")})
+	_, err := s.write(ctx, e.name, []clientv3.Cmp{s.never()}, []clientv3.Op{s.getEntries(e.name), clientv3.OpPut(e.key, "")})
 	return err == nil
 }
 

@@ -14,16 +14,13 @@
 // # Guarantees
 //
 // Every grant, renewal and release is confirmed by a majority of the members. Holds survive the
-// death of the leader and of any minority, and the restart of all members. No member's clock and no
-// client's clock is compared with another: the server counts leases on its own, and a client counts
-// from before its request. A server of 3.4 ends the hold of a client that has died as much later as
-// its wall clock was set back meanwhile.
+// death of the leader and of any minority, and the restart of all members. No clock is compared
+// with another: the server counts leases on its own, and a client counts from before its request.
 //
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
-// the client of that place is notified. A watch goes on where it was, and misses nothing. A hold is
-// watched from the age of 50 ms on, so its client learns at once that it was broken, or deleted by
-// hand.
+// the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
+// learns at once that it was broken, or deleted by hand.
 //
 // All entries of a Client with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Client, and by
@@ -34,26 +31,18 @@
 // so tokens are above those of the stores that were used before, and of a cluster that has lost its
 // data. A cluster is a quorum itself, and no node of one (package quorumstore).
 //
-// Store.Held returns the condition that a lock is held, for a transaction of the caller's own.
-//
-// The secret of an owner is nowhere in etcd. A role that may only read below PREFIX/lock/ lists and
-// looks up locks.
+// The secret of an owner is nowhere in etcd.
 //
 // # What can go wrong
 //
 // Leases have whole seconds, 2 s at least by default. A hold, a place and a keep may last up to 4 s
 // longer than requested (see Guarantees().Grain). When a process dies, or its Store is closed, what
-// it leaves on a lease of several entries ends within the TTL and 4 s from then: the last renewal
-// of one of them has prolonged them all. So a hold may last a third of its TTL longer, and one with
-// NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that it had
-// shared, if that is longer than requested. Each change of the leader starts the time of all of
-// them anew: the hold of a client that has died, and a keep, end only when no change has come for
-// their whole time. None ends sooner. A mark of package once is a keep: after a change of the
-// leader its work is not repeated for that much longer, and never, if the leader changes more
-// often. A cluster with an election timeout above a second has longer leases.
-//
-// Servers of 3.4 check fewer rights than those of 3.6: a user that may only read can keep a hold
-// alive.
+// it leaves on a lease of several entries ends within the TTL and 4 s from then: a hold may last a
+// third of its TTL longer, and one with NoRenew, or detached, its whole TTL. An adopted hold lasts
+// as long as the lease that it had shared, if that is longer than requested. Each change of the
+// leader starts the time of all leases anew. So the hold of a client that has died, and a keep, end
+// only when no change has come for their whole time. None ends sooner. A server of 3.4 ends the hold
+// of a client that has died as much later as its wall clock was set back meanwhile.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
@@ -62,38 +51,28 @@
 //
 // A server keeps the keys that a name has had until they are compacted, and goes through them in
 // every request for the name. A name that nobody waits for has one key, and one with waiters some
-// more.
+// more. Automatic compaction is advised, as for every use of etcd.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision,
-// and members that have lost their disks, forget locks like any store. Somebody with the right to
-// write below the prefix can take and break locks.
-//
-// A user is authenticated again when its token has expired. Servers of 3.4, at least 3.4.23, refuse
-// that to a client which still has the old token: a client of the caller then fails each request,
-// by its deadline. One that was opened from a URL goes on.
-//
-// All addresses must be of one cluster: each of two clusters would grant a lock. The command
-// "holdfast doctor" tells, unless both were started with the same --initial-cluster-token.
+// and members that have lost their disks, forget locks like any store. Each of two clusters grants
+// a lock: all addresses must be of one.
 //
 // A client of the caller writes a line on standard error for each retry of a request, some four a
-// second while there is no connection, unless its Config has Logger: zap.NewNop(). An error shows
-// why there is no connection if the store was opened from a URL.
+// second while there is no connection, unless its Config has Logger: zap.NewNop(). With a user, on a
+// server of 3.4, it fails each request once its token has expired. The client of a URL does neither.
 //
 // # Server set-up
 //
-// None. A user needs a role with the rights to read and write below the prefix; one that only lists
-// and looks up locks, as a dashboard does, needs the second role. Automatic compaction is advised,
-// as for every use of etcd.
+// None. A user needs a role with the rights to read and write below the prefix, and can take and
+// break locks. One that only lists and looks up locks, as a dashboard does, needs the second role.
+// Servers of 3.4 check fewer rights: a user that may only read can keep a hold alive.
 //
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
 //	etcdctl role grant-permission --prefix=true READER read holdfast/lock/
 //
-// The package is a module of its own, so that programs without it do not depend on gRPC:
-//
-//	go get github.com/holdfast-go/holdfast/etcdstore@latest
-//
-// The command holdfast executes the one with this store, if that is installed:
+// The package is a module of its own, so that programs without it do not depend on gRPC. The command
+// holdfast executes the one with this store, if that is installed:
 //
 //	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast-etcd@latest
 //

@@ -34,12 +34,21 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		kvs, err := s.readEntries(ctx, prefix)
+		readCtx, cancel, err := s.begin(ctx, "all")
+		defer cancel()
+		var resp *clientv3.TxnResponse
+		if err == nil {
+			resp, err = s.read(readCtx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
+		}
+		if err != nil {
+			yield(driver.Record{}, err)
+			return
+		}
 		var queues []queue
-		for len(kvs) > 0 {
-			n := slices.IndexFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !bytes.Equal(nameOf(kv), nameOf(kvs[0])) })
-			if n < 0 {
-				n = len(kvs)
+		for kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0; {
+			n := 1
+			for n < len(kvs) && bytes.Equal(nameOf(kvs[n]), nameOf(kvs[0])) {
+				n++
 			}
 			slices.SortFunc(kvs[:n], func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
 			q, corrupt := s.decodeQueue(kvs[:n], 0)
@@ -50,10 +59,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			}
 			kvs = kvs[n:]
 		}
-		var records []driver.Record
-		if err == nil {
-			records, err = s.publish(ctx, queues...)
-		}
+		records, err := s.publish(ctx, queues...)
 		for _, rec := range records {
 			if !yield(rec, nil) {
 				return
@@ -63,20 +69,6 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, err)
 		}
 	}
-}
-
-// readEntries reads the keys of all entries of the names that begin with prefix.
-func (s *Store) readEntries(ctx context.Context, prefix string) ([]*mvccpb.KeyValue, error) {
-	ctx, cancel, err := s.begin(ctx, "all")
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	resp, err := s.read(ctx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
-	if err != nil {
-		return nil, err
-	}
-	return resp.Responses[0].GetResponseRange().Kvs, nil
 }
 
 // nameOf returns how the keys of all entries of the same name begin.

@@ -100,62 +100,53 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 			}
 		}
 		err := pause(ctx, try)
-		turnCtx, cancel := context.WithTimeout(ctx, requestBound)
-		switch {
-		case err != nil:
-		case isCurrent:
-			err = s.prolong(turnCtx, l)
-		default:
-			err = s.grant(turnCtx, seconds)
+		if err == nil && !isCurrent {
+			err = s.prolong(ctx, &lease{seconds: seconds})
 			if errors.Is(err, rpctypes.ErrNoSpace) && l != nil { // What is on the old one stays there.
-				if err = s.prolong(turnCtx, l); err == nil {
-					cancel()
+				if err = s.prolong(ctx, l); err == nil {
 					return l, nil
 				}
 			}
+		} else if err == nil {
+			err = s.prolong(ctx, l)
 		}
-		cancel()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && isCurrent: // It may have a key of somebody else.
-			s.giveUp(l)
+			s.giveUp(l.id)
 		case err != nil:
 			return nil, driver.NotApplied(err)
 		}
 	}
 }
 
-// grant makes a lease. What is certain of it counts from before the sending.
-func (s *Store) grant(ctx context.Context, seconds int64) error {
-	l := &lease{seconds: seconds}
-	err := s.send(ctx, true, func(ctx context.Context) error {
-		s.grants++
-		sent, id := time.Now(), s.session|s.grants%(1<<leaseBits)
-		// The method of the client hides that there is no leader.
-		resp, err := s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds}, grpc.WaitForReady(true))
-		l.id, l.certain = clientv3.LeaseID(resp.GetID()), sent.Add(time.Duration(resp.GetTTL())*time.Second)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leases = append(slices.DeleteFunc(s.leases, func(l *lease) bool { return !l.lasts(time.Now()) }), l)
-	return nil
-}
-
-// prolong keeps a lease alive. What is certain of it counts from before the sending.
+// prolong grants a lease, if it has no number yet, or keeps it alive. What is certain of it counts
+// from before the sending.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
+	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	defer cancel()
 	return s.send(ctx, true, func(ctx context.Context) error {
-		sent := time.Now()
-		seconds, err := s.keepAlive(ctx, l.id)
+		sent, id, seconds, err := time.Now(), l.id, int64(0), error(nil)
+		if id != 0 {
+			seconds, err = s.keepAlive(ctx, id)
+		} else {
+			s.grants++
+			var resp *pb.LeaseGrantResponse // The method of the client hides that there is no leader.
+			resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: l.seconds}, grpc.WaitForReady(true))
+			id, seconds = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
+		}
+		if err != nil {
+			return err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if end := sent.Add(time.Duration(seconds) * time.Second); err == nil && end.After(l.certain) {
+		if l.id == 0 {
+			l.id, s.leases = id, append(slices.DeleteFunc(s.leases, func(l *lease) bool { return !l.lasts(time.Now()) }), l)
+		}
+		if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 			l.certain = end
 		}
-		return err
+		return nil
 	})
 }
 
@@ -201,7 +192,7 @@ func (s *Store) tokenBase(ctx context.Context) (int64, error) {
 		return base, nil
 	}
 	base = s.wall().UnixMicro()
-	resp, _, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
+	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey()))
 	if err != nil { // The base is not known, whatever has become of the request.
 		return 0, driver.NotApplied(err)
@@ -226,10 +217,12 @@ func (s *Store) isBase(base int64) clientv3.Cmp {
 }
 
 // giveUp has entries use another lease than this one from now on.
-func (s *Store) giveUp(l *lease) {
+func (s *Store) giveUp(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.givenUp = true
+	if l := s.leaseOf(id); l != nil {
+		l.givenUp = true
+	}
 }
 
 // sweep ends, once a second, the entries that their owners have not renewed in time. One on a lease
@@ -260,7 +253,7 @@ func (s *Store) sweep() {
 		}
 		s.mu.Lock()
 		for i, c := range calls {
-			e := s.entries[id(over[i].name, over[i].owner)]
+			e := s.entries[[2]string{over[i].name, over[i].owner}]
 			if c.err != nil || e == nil || !e.until.Equal(over[i].until) {
 				continue
 			}
@@ -279,13 +272,13 @@ func (s *Store) sweep() {
 // endEntry deletes the key of an entry, and forgets the entry. It reports whether it has deleted
 // the key.
 func (s *Store) endEntry(ctx context.Context, e *entry) (ended bool, err error) {
-	resp, _, err := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
+	resp, err := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.entries[id(e.name, e.owner)]; known != nil {
+	if known := s.entries[[2]string{e.name, e.owner}]; known != nil {
 		s.forget(known)
 	}
 	return resp.Succeeded, nil

@@ -19,7 +19,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	defer cancel()
 	e := &entry{name: req.Name, owner: req.Owner}
 	s.mu.Lock()
-	if known := s.entries[id(req.Name, req.Owner)]; known != nil {
+	if known := s.entries[[2]string{req.Name, req.Owner}]; known != nil {
 		if *e = *known; e.unwatch != nil {
 			e.unwatch()
 		}
@@ -65,7 +65,7 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 		}
 		kept := *q.records[i]
 		kept.Kept, kept.Holder, kept.Metadata = true, "", nil
-		resp, _, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
+		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
 			[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(lease))})
 		if err != nil {
 			return false, err
@@ -73,7 +73,7 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 		if resp.Succeeded {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if known := s.entries[id(req.Name, req.Owner)]; known != nil {
+			if known := s.entries[[2]string{req.Name, req.Owner}]; known != nil {
 				s.forget(known)
 			}
 			return true, nil

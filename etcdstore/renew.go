@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 )
+
+// errChanged is the answer of a renewal that is to be sent again.
+var errChanged = driver.NotApplied(errors.New("the entry has changed meanwhile"))
 
 // A renewal is one request of a Renew.
 type renewal struct {
@@ -61,7 +65,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // beginRenewal has the Store keep an entry for as long as is requested, unless it is lost.
 func (s *Store) beginRenewal(r *renewal) {
-	key := id(r.Name, r.Owner)
+	key := [2]string{r.Name, r.Owner}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.entry = s.entries[key]; r.entry == nil { // It was requested through another Store.
@@ -149,49 +153,31 @@ func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
 
 // renewOne tells what an entry is, by its queue, and gives it the lease of its TTL if it has
 // another: that of a place, of another TTL, or of another Store.
-func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (is driver.Entry, err error) {
-	for try := 0; ; try++ {
-		if try > 0 { // It has changed meanwhile.
-			if err = pause(ctx, try); err == nil {
-				q, err = s.readQueue(ctx, r.name)
-			}
-			if err != nil {
-				return is, err
-			}
-		}
-		_, isThere := s.note(r.entry, q)
-		s.mu.Lock()
-		e, mayStay := *r.entry, s.mayStay(r)
-		isLost := !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token
-		switch {
-		case !isThere:
-			s.forget(r.entry)
-		case !isLost && e.until.Before(r.end):
-			r.until = r.end
-		}
-		s.mu.Unlock()
-		if isLost {
-			return driver.Entry{State: driver.Lost}, nil
-		}
-		if !mayStay {
-			isMoved, err := s.move(ctx, r, &e)
-			if err != nil {
-				return is, err
-			}
-			if !isMoved {
-				continue
-			}
-		}
-		s.watch(r.entry, nil, 0)
-		if is = (driver.Entry{State: driver.Waiting, Token: e.token}); e.held {
-			is.State = driver.Held
-		}
-		return is, nil
+func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry, error) {
+	_, isThere := s.note(r.entry, q)
+	s.mu.Lock()
+	if !isThere {
+		s.forget(r.entry)
 	}
+	e, mayStay := *r.entry, s.mayStay(r)
+	s.mu.Unlock()
+	if !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token {
+		return driver.Entry{State: driver.Lost}, nil
+	}
+	if !mayStay {
+		if err := s.move(ctx, r, &e); err != nil {
+			return driver.Entry{}, err
+		}
+	}
+	s.watch(r.entry, queue{})
+	if e.held {
+		return driver.Entry{State: driver.Held, Token: e.token}, nil
+	}
+	return driver.Entry{State: driver.Waiting, Token: e.token}, nil
 }
 
 // move gives an entry, as it was read, the lease of its TTL, unless it has changed.
-func (s *Store) move(ctx context.Context, r *renewal, e *entry) (isMoved bool, err error) {
+func (s *Store) move(ctx context.Context, r *renewal, e *entry) (err error) {
 	l, end := r.lease, r.end
 	if !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
 		began := time.Now()
@@ -201,21 +187,24 @@ func (s *Store) move(ctx context.Context, r *renewal, e *entry) (isMoved bool, e
 			l, err = s.leaseFor(ctx, left)
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
-	resp, revision, err := s.write(ctx, e.name, []clientv3.Cmp{e.isAsKnown()},
+	resp, err := s.write(ctx, e.name, []clientv3.Cmp{e.isAsKnown()},
 		[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))})
-	if err != nil || !resp.Succeeded {
-		return false, err
+	if err == nil && !resp.Succeeded {
+		err = errChanged
+	}
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.on, r.modified = l.id, revision
+	r.on, r.modified = l.id, resp.Header.Revision
 	if r.until.Before(end) {
 		r.until = end
 	}
-	return true, nil
+	return nil
 }
 
 // note records what an entry is by its queue, and returns those ahead of it.

@@ -27,23 +27,22 @@ const (
 
 // A call is a transaction for a name that may write. It is sent with others.
 type call struct {
-	name     string // of the lock
-	op       clientv3.Op
-	resp     *pb.TxnResponse
-	revision int64
-	err      error
+	name string // of the lock
+	op   clientv3.Op
+	resp *pb.TxnResponse
+	err  error
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
 // again only if it was certainly not applied.
 func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
-) (*pb.TxnResponse, int64, error) {
+) (*pb.TxnResponse, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
 	if err := s.sendAll(ctx, c); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return c.resp, c.revision, c.err
+	return c.resp, c.err
 }
 
 // sendAll has calls sent, with those of other goroutines.
@@ -89,7 +88,7 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 		default:
 			c.resp = txn.Responses[i].GetResponseTxn()
 		}
-		c.revision = txn.Header.Revision
+		c.resp.Header = txn.Header
 	}
 	if n < len(calls) {
 		s.sendCalls(ctx, calls[n:])

@@ -50,10 +50,10 @@ type Store struct {
 	session   int64 // the upper bits of the numbers of leases
 	grants    int64 // how many leases were requested
 
-	mu      sync.Mutex        // guards all below, and the leases and entries
-	entries map[string]*entry // that were requested through this Store, by id
-	leases  []*lease          // the newest last
-	base    int64             // of new tokens, 0 until it is known
+	mu      sync.Mutex           // guards all below, and the leases and entries
+	entries map[[2]string]*entry // that were requested through this Store, by name and owner
+	leases  []*lease             // the newest last
+	base    int64                // of new tokens, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -68,9 +68,6 @@ type entry struct {
 	held        bool
 	unwatch     func() // nil if there is no watch
 }
-
-// id is the key of an entry in Store.entries.
-func id(name, owner string) string { return name + "\x00" + owner }
 
 // is is the condition that the entry is there, and not kept.
 func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key), "=", e.value) }
@@ -93,7 +90,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
-		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[string]*entry{},
+		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[[2]string]*entry{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
@@ -193,7 +190,7 @@ func (s *Store) forget(e *entry) {
 	if l := s.leaseOf(e.on); l != nil && e.token == 0 {
 		l.givenUp = true
 	}
-	delete(s.entries, id(e.name, e.owner))
+	delete(s.entries, [2]string{e.name, e.owner})
 	if e.unwatch != nil {
 		e.unwatch()
 	}

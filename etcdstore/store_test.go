@@ -351,7 +351,7 @@ func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if left := time.Until(s.entries[id("writer", "reader")].until); left > reader.Place {
+	if left := time.Until(s.entries[[2]string{"writer", "reader"}].until); left > reader.Place {
 		t.Errorf("a place for %v lasts %v", reader.Place, left)
 	}
 }
@@ -621,6 +621,10 @@ func testSuccessorDuringRenewal(t *testing.T, member *servers.Etcd) {
 		return send(ctx)
 	}
 	s.onUnary.Store(&succeed)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute, Token: held.Token}})
+	if err == nil || entries[0].State != driver.Unknown {
+		t.Errorf("Renew: %v, %v, want it to be sent again", entries, err)
+	}
 	if state := renewed(t, s.Store, "owner", time.Minute, held.Token); state != driver.Lost {
 		t.Errorf("Renew: %v, want Lost", state)
 	}
@@ -635,7 +639,7 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
-	lease := s.entries[id("name", "owner")].on
+	lease := s.entries[[2]string{"name", "owner"}].on
 	for _, store := range []*Store{s.Store, other} { // It prolongs nothing.
 		if state := renewed(t, store, "owner", time.Hour, held.Token+1); state != driver.Lost {
 			t.Errorf("Renew of another token: %v, want Lost", state)

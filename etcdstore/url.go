@@ -31,7 +31,7 @@ func init() {
 // openURL makes a store with a client of its own. Nothing is dialed unless there is a user, who is
 // authenticated.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
-	query := driver.NewQuery(u)
+	query, scheme := driver.NewQuery(u), "http://"
 	if u.Opaque != "" || u.Fragment != "" || u.Host == "" {
 		return nil, fmt.Errorf("%w: want %s://host:port,host:port", driver.ErrInvalid, u.Scheme)
 	}
@@ -48,7 +48,6 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if (config.Username == "") != (config.Password == "") {
 		return nil, fmt.Errorf("%w: a user and a password of etcd belong together", driver.ErrInvalid)
 	}
-	scheme := "http://"
 	if u.Scheme == "etcds" {
 		scheme = "https://"
 		var err error
@@ -82,10 +81,6 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	}
 	s := New(client, opts)
 	s.ownsClient = true
-	if s.configErr != nil {
-		_ = s.Close() // Nothing was done with it.
-		return nil, s.configErr
-	}
 	return s, nil
 }
 

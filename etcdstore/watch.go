@@ -14,38 +14,35 @@ import (
 // broken before is told then.
 const watchDelay = 50 * time.Millisecond
 
-// watch begins the watch of an entry, which lasts until it is forgotten. The entries ahead of it
-// are as of a revision; the queue is read if that is 0.
-func (s *Store) watch(e *entry, ahead []*record, revision int64) {
+// watch begins the watch of an entry, which lasts until it is forgotten. It was made behind those
+// in a queue, which is read again if it is zero.
+func (s *Store) watch(e *entry, q queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alive.Err() != nil || s.entries[id(e.name, e.owner)] != e || e.unwatch != nil {
+	if s.alive.Err() != nil || s.entries[[2]string{e.name, e.owner}] != e || e.unwatch != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	follow := func() {
-		defer cancel()
-		s.follow(ctx, e, ahead, revision)
-	}
 	e.unwatch = cancel
 	if !e.held {
-		s.group.Go(follow)
+		s.group.Go(func() { s.follow(ctx, e, q) })
 		return
 	}
-	revision = 0 // A server takes up to 100 ms to show events of before the watch: a look is faster.
-	timer := time.AfterFunc(watchDelay, func() { s.goWhileOpen(follow) })
+	// A server takes up to 100 ms to show events of before the watch: a look is faster.
+	timer := time.AfterFunc(watchDelay, func() { s.goWhileOpen(func() { s.follow(ctx, e, queue{}) }) })
 	e.unwatch = func() { timer.Stop(); cancel() }
 }
 
 // follow notifies the owner of an entry when it becomes a hold, and when it ends other than by its
-// Release. It has the entries ahead as of a revision, and reads the queue if that is 0.
+// Release. It reads the queue if that is not known as of a revision.
 //
 // An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
 // is one event for one place. Any other watches all entries of the name. A hold watches itself.
-func (s *Store) follow(ctx context.Context, e *entry, ahead []*record, revision int64) {
+func (s *Store) follow(ctx context.Context, e *entry, q queue) {
 	s.mu.Lock()
 	told := e.held // by the answer to a request
 	s.mu.Unlock()
+	ahead, revision := q.records, q.revision
 	for failures := 0; ctx.Err() == nil; {
 		if failures > 0 {
 			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))

@@ -28,17 +28,16 @@ const (
 
 // examine reads the status of each member that the client has an address of, and the list of
 // members. Whether the user may do what locks need, the probe of package doctor shows.
-func examine(ctx context.Context, store driver.Store, o doctor.Options) ([]doctor.Finding, bool, error) {
+func examine(ctx context.Context, store driver.Store, o doctor.Options) (all []doctor.Finding, isEtcd bool, err error) {
 	s, ok := store.(*etcdstore.Store)
 	if !ok {
 		return nil, false, nil
 	}
 	client := s.Client()
-	var all []doctor.Finding
 	add := func(check, server string, severity doctor.Severity, found, want, remedy string) {
 		all = append(all, doctor.Finding{Check: check, Server: server, Severity: severity, Found: found, Want: want, Remedy: remedy})
 	}
-	serves, clusters := 0, map[uint64]string{}
+	serves, clusters := 0, map[uint64]bool{}
 	for _, endpoint := range client.Endpoints() {
 		addr := endpoint
 		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
@@ -59,7 +58,7 @@ func examine(ctx context.Context, store driver.Store, o doctor.Options) ([]docto
 			serves++
 			add("etcd.member", addr, doctor.OK, "it serves, and has a leader", "", "")
 		}
-		clusters[state.Header.ClusterId] = addr
+		clusters[state.Header.ClusterId] = true
 		if revokesWrongly(state.Version) {
 			add("etcd.version", addr, doctor.Warning, "version "+state.Version+" may end a lease that is kept alive, while a leader that was deposed is slow", "3.4.31, 3.5.13 or later", "upgrade it")
 		} else {
