@@ -43,9 +43,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		return none, err
 	}
 	began := time.Now()
-	b, outcome, token := s.vote(ctx, e, req)
+	b, t, outcome, token := s.vote(ctx, e, req)
 	took := time.Since(began)
-	t := s.tally(b)
 	without, _ := t.without()
 	rivals := t.replied() - len(t.tokens()) // at how many nodes others are in the way
 	switch {
@@ -74,17 +73,49 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	return none, s.failure(b, t, outcome, pause)
 }
 
+// beginAcquire records the entry of a new owner, and completes its request. The request goes to
+// each node before any Release.
+func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := [2]string{req.Name, req.Owner}
+	if e := s.entries[key]; e != nil && !e.ending && time.Now().Before(e.expiry) {
+		return nil, errOwner
+	}
+	req.Place, req.Floor = 0, s.floorFor(req.Floor)
+	e := s.newEntry(key, req.TTL)
+	e.own = true
+	for i := range e.parts {
+		e.parts[i].acquired = make(chan struct{})
+	}
+	s.begin(e)
+	return e, nil
+}
+
+// acquireAt sends the Acquire of an entry to a node.
+func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Request) (res driver.Result, err error) {
+	defer s.done(e, n)
+	if n.silent.Load() && n.pending.Load() > pendingLimit {
+		err = errSilent
+	} else {
+		began := time.Now()
+		res, err = n.Acquire(ctx, req)
+		s.noteReply(ctx, n, began, err)
+	}
+	p := &e.parts[n.index]
+	p.none = err == nil && !res.Granted || driver.IsNotApplied(err)
+	p.unknown = err != nil && !p.none
+	close(p.acquired)
+	return res, err
+}
+
 // isWon records the token of an entry that a majority has granted. It reports false if a renewal
 // has found the entry lost before, so that its release has begun.
 func (s *Store) isWon(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.token = token
-	return e.releases == 0
-}
-
-func (s *Store) tally(b *ballot[driver.Result]) *tally {
-	return &tally{s.need, s.guarantees.Fencing, b.values, b.errs}
+	return !e.ending
 }
 
 // vote sends an attempt to the nodes and counts the votes until they decide. Once a majority has
@@ -92,10 +123,10 @@ func (s *Store) tally(b *ballot[driver.Result]) *tally {
 // many have failed, since the votes of the others decide which error that is.
 func (s *Store) vote(
 	ctx context.Context, e *entry, req driver.Request,
-) (b *ballot[driver.Result], outcome verdict, token int64) {
+) (b *ballot[driver.Result], t *tally, outcome verdict, token int64) {
 	began, waiting := time.Now(), len(s.nodes)
-	b = ask(s, func(n *node) (driver.Result, error) { return s.acquireAt(ctx, e, n, req) })
-	t := s.tally(b)
+	b = ask(s, ctx, func(ctx context.Context, n *node) (driver.Result, error) { return s.acquireAt(ctx, e, n, req) })
+	t = &tally{s.need, s.guarantees.Fencing, b.values, b.errs}
 	for range b.count(ctx, s.timeout) {
 		waiting--
 		outcome, token = t.verdictAfter(waiting)
@@ -109,15 +140,13 @@ func (s *Store) vote(
 	if outcome == verdictUndecided { // No more votes are waited for.
 		outcome, token = t.verdictAfter(0)
 	}
-	return b, outcome, token
+	return b, t, outcome, token
 }
 
 // undo releases an attempt, and waits until each node that granted it has confirmed that, for
 // Options.Timeout at most. The votes show which have.
 func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
-	s.mu.Lock()
-	b := s.release(ctx, e.key, time.Time{})
-	s.mu.Unlock()
+	b := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]})
 	left := len(t.tokens())
 	if left == 0 {
 		return

@@ -18,9 +18,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	}
 	var found []driver.Record
 	unknown := len(s.nodes)
-	b := ask(s, func(n *node) ([]driver.Record, error) {
-		return send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Lookup(ctx, name) })
-	})
+	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Lookup(ctx, name) })
 	for node := range b.count(ctx, s.timeout) {
 		if b.errs[node] != nil {
 			continue
@@ -48,9 +46,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 	}
 	var ended []driver.Record
 	had, without := 0, 0
-	b := ask(s, func(n *node) ([]driver.Record, error) {
-		return send(s, ctx, n, func(ctx context.Context) ([]driver.Record, error) { return n.Break(ctx, name, token) })
-	})
+	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Break(ctx, name, token) })
 	for node := range b.count(ctx, s.timeout) {
 		ended = append(ended, b.values[node]...)
 		switch {
@@ -78,9 +74,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		reading, cancel := context.WithCancel(ctx)
 		defer cancel()
-		b := ask(s, func(n *node) ([]driver.Record, error) { return readList(ctx, n, prefix) })
+		b := ask(s, ctx, func(_ context.Context, n *node) ([]driver.Record, error) { return readList(reading, n, prefix) })
 		names, complete := map[string][]driver.Record{}, 0
 		for node := range b.count(ctx, listTimeouts*s.timeout) {
 			if b.errs[node] != nil {

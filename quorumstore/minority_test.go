@@ -95,10 +95,10 @@ func TestHungNodeIsBounded(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		if n := s.nodes[0].pending.Load(); n > 4*silentLimit {
+		if n := s.nodes[0].pending.Load(); n > 4*pendingLimit {
 			t.Errorf("%d requests are pending for a node that hangs", n)
 		}
-		if n := s.entryCount(); n > 4*silentLimit {
+		if n := s.entryCount(); n > 4*pendingLimit {
 			t.Errorf("%d owners are kept for a node that hangs", n)
 		}
 		close(revived)
@@ -123,7 +123,7 @@ func TestManyRequestsAtOnce(t *testing.T) {
 		s := c.client(t)
 		for round := range 2 {
 			var group sync.WaitGroup
-			for i := range 4 * silentLimit {
+			for i := range 4 * pendingLimit {
 				group.Go(func() {
 					req := request("mine")
 					req.Name = fmt.Sprint(round, "/", i)

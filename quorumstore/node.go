@@ -22,29 +22,13 @@ type node struct {
 	silent  atomic.Bool  // the last request that has ended had no reply
 }
 
-// silentLimit bounds what is pending for a silent node. Its return is noticed by that.
-const silentLimit = 256
+// pendingLimit bounds what is pending for a node that does not reply, or confirms no release.
+const pendingLimit = 256
 
 var (
 	errSilent  = driver.NotApplied(errors.New("it has left many requests unanswered, and gets no more"))
 	errNoReply = errors.New("no reply yet") // at the end of its time, or when the others had decided
 )
-
-// send sends a request to a node. It ends after twice the Timeout, whatever becomes of ctx, whose
-// values it has: the outcome is needed when the caller has gone on, too.
-func send[T any](s *Store, ctx context.Context, n *node, request func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
-	defer cancel()
-	began := time.Now()
-	value, err := request(ctx)
-	silent := err != nil && ctx.Err() != nil
-	if n.silent.Store(silent); !silent {
-		s.mu.Lock()
-		s.slowest = max(s.slowest, time.Since(began))
-		s.mu.Unlock()
-	}
-	return value, err
-}
 
 // A ballot is a request to all nodes, with their replies.
 type ballot[T any] struct {
@@ -62,19 +46,36 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask has a goroutine for each node make a request. It goes on at a node whose reply nobody waits
-// for.
-func ask[T any](s *Store, request func(n *node) (T, error)) *ballot[T] {
+// ask has a goroutine for each node make a request, which ends after twice the Timeout, whatever
+// becomes of ctx, whose values it has: the outcome is needed when nobody waits for it, too.
+func ask[T any](s *Store, ctx context.Context, request func(context.Context, *node) (T, error)) *ballot[T] {
 	size := len(s.nodes)
 	b := &ballot[T]{s: s, values: make([]T, size), errs: make([]error, size), replies: make(chan reply[T], size)}
+	ctx, cancel := s.limit(ctx)
+	var ended atomic.Int64
 	for i, n := range s.nodes {
 		b.errs[i] = errNoReply
 		go func() {
-			value, err := request(n)
+			value, err := request(ctx, n)
 			b.replies <- reply[T]{i, value, err}
+			if ended.Add(1) == int64(size) {
+				cancel()
+			}
 		}()
 	}
 	return b
+}
+
+func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
+}
+
+// noteReply records whether a node has replied to a request, and how long that has taken.
+func (s *Store) noteReply(ctx context.Context, n *node, began time.Time, err error) {
+	silent := err != nil && ctx.Err() != nil
+	if n.silent.Store(silent); !silent {
+		s.slowest.Store(max(s.slowest.Load(), int64(time.Since(began)))) // One beside it may get lost.
+	}
 }
 
 // count waits for the replies, and yields the index of the node after each of them, until the
@@ -82,8 +83,7 @@ func ask[T any](s *Store, request func(n *node) (T, error)) *ballot[T] {
 // goroutine gets to it.
 func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		limited, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
+		over := time.After(timeout)
 		for range b.values {
 			var r reply[T]
 			select {
@@ -91,9 +91,11 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 			default:
 				select {
 				case r = <-b.replies:
+				case <-over:
+					return
 				case <-b.hurry:
 					return
-				case <-limited.Done():
+				case <-ctx.Done():
 					b.cut = ctx.Err()
 					return
 				}
@@ -126,42 +128,46 @@ func (e *majorityError) Unwrap() []error { return e.causes }
 
 // err returns the error of a request.
 func (b *ballot[T]) err(reason string) *majorityError {
-	e := &majorityError{}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (%d of %d nodes are needed)", reason, b.s.need, len(b.s.nodes))
 	var permanent []error
 	unchanged := true
 	for i, n := range b.s.nodes {
 		err := b.errs[i]
-		if fmt.Fprintf(&text, "; node %d (%s): ", i+1, n.kind); err == nil {
-			text.WriteString(describe(b.values[i]))
-		} else {
-			text.WriteString(err.Error())
-		}
 		if driver.Permanent(err) {
 			permanent = append(permanent, err)
 		}
 		unchanged = unchanged && driver.IsNotApplied(err)
+		said := any(err)
+		if err == nil {
+			said = describe(b.values[i])
+		}
+		fmt.Fprintf(&text, "; node %d (%s): %v", i+1, n.kind, said)
 	}
-	e.text = text.String()
+	e := &majorityError{text: text.String()}
 	switch {
 	case b.cut != nil:
-		e.causes = append(e.causes, b.cut)
+		e.causes = []error{b.cut}
 	case len(permanent) > b.s.minority():
 		e.causes = permanent
 	case unchanged:
-		e.causes = append(e.causes, driver.ErrNotApplied)
+		e.causes = []error{driver.ErrNotApplied}
 	}
 	return e
 }
 
 // describe puts the reply of a node into words.
-func describe(reply any) string {
-	switch r, ok := reply.(driver.Result); {
-	case ok && r.Granted:
-		return fmt.Sprintf("granted token %d", r.Token)
-	case ok:
-		return r.Held.String()
+func describe(reply any) any {
+	switch r := reply.(type) {
+	case driver.Result:
+		if r.Granted {
+			return fmt.Sprintf("granted token %d", r.Token)
+		}
+		return r.Held
+	case []driver.Record:
+		if len(r) > 1 {
+			return fmt.Sprintf("%d holds", len(r))
+		}
 	}
-	return fmt.Sprint(reply)
+	return reply
 }

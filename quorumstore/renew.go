@@ -3,7 +3,6 @@ package quorumstore
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -36,37 +35,31 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	entries := make([]driver.Entry, len(reqs))
 	renewals, batch := s.renewals(reqs, entries)
-	undecided := len(renewals)
-	if undecided == 0 {
+	if len(batch) == 0 {
 		return entries, nil
 	}
-	b := ask(s, func(n *node) ([]driver.Entry, error) {
-		return send(s, ctx, n, func(ctx context.Context) ([]driver.Entry, error) { return n.Renew(ctx, batch) })
-	})
+	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Entry, error) { return n.Renew(ctx, batch) })
 	for range b.count(ctx, s.timeout) {
-		undecided = 0
+		undecided := false
 		for i := range renewals {
-			if renewals[i].decide(b, i); renewals[i].answer.State == driver.Unknown {
-				undecided++
-			}
+			renewals[i].decide(b, i)
+			undecided = undecided || renewals[i].answer.State == driver.Unknown
 		}
-		if undecided == 0 {
+		if !undecided {
 			break
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	undecided = 0
-	for _, r := range renewals {
-		s.settle(ctx, &r, reqs[r.index].TTL)
-		if entries[r.index] = r.answer; r.answer.State == driver.Unknown {
-			undecided++
+	var err error
+	for i := range renewals {
+		r := &renewals[i]
+		if s.settle(r, reqs[r.index]) { // The release goes on in the background.
+			s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]})
+		}
+		if entries[r.index] = r.answer; r.answer.State == driver.Unknown && err == nil {
+			err = b.err("no majority confirmed an entry")
 		}
 	}
-	if undecided == 0 {
-		return entries, nil
-	}
-	return entries, b.err("no majority confirmed an entry")
+	return entries, err
 }
 
 // renewals returns the entries to be decided, and the batch of requests to each node. Those that
@@ -82,7 +75,7 @@ func (s *Store) renewals(
 		if e == nil {
 			e = s.newEntry(key, req.TTL)
 		}
-		if e.releases > 0 || req.Token != 0 && e.token != 0 && req.Token != e.token {
+		if e.ending || req.Token != 0 && e.token != 0 && req.Token != e.token {
 			entries[i].State = driver.Lost
 			continue
 		}
@@ -118,25 +111,26 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 }
 
 // settle completes the answer of a renewal, and records it: how long the entry may last, or that
-// the rest of a lost one is released. Whatever the nodes have said, an entry is Lost whose release
-// has begun meanwhile, and is left to that. The caller holds s.mu.
-func (s *Store) settle(ctx context.Context, r *renewal, ttl time.Duration) {
-	switch {
-	case r.releases > 0:
+// the rest of a lost one is to be released, which it reports. Whatever the nodes have said, an
+// entry is Lost whose release has begun meanwhile, and is left to that.
+func (s *Store) settle(r *renewal, req driver.RenewRequest) (release bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.ending || r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority() {
 		r.answer = driver.Entry{State: driver.Lost}
-		return
-	case r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority():
-		r.answer.State = driver.Lost
 	}
 	switch {
+	case r.ending:
 	case r.answer.State != driver.Lost:
-		if end := s.over(ttl); end.After(r.expiry) {
+		if end := s.over(req.TTL); end.After(r.expiry) {
 			r.expiry = end
 		}
 		r.token = cmp.Or(r.token, r.answer.Token)
 	case r.own || r.held:
-		s.release(ctx, r.key, time.Time{}) // It goes on in the background.
+		r.ending = true
+		return true
 	case s.entries[r.key] == r.entry: // The owner may have an entry under another token.
 		delete(s.entries, r.key)
 	}
+	return false
 }

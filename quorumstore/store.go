@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -38,8 +39,9 @@ type Store struct {
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
 
+	slowest atomic.Int64 // how long a reply has taken, in ns
+
 	mu        sync.Mutex
-	slowest   time.Duration        // that a reply has taken
 	clockLead int64                // see floorFor
 	entries   map[[2]string]*entry // by name and owner
 	most      int                  // the number of entries at which those that are over are removed
@@ -145,9 +147,7 @@ func (s *Store) Close() (err error) {
 
 func (s *Store) close() error {
 	close(s.closing)
-	s.mu.Lock()
-	limit := min(2*s.slowest+s.timeout/silentShare, s.timeout)
-	s.mu.Unlock()
+	limit := min(2*time.Duration(s.slowest.Load())+s.timeout/silentShare, s.timeout)
 	isBusy := func(n *node) bool { return n.pending.Load() > 0 }
 	for began, pause := time.Now(), s.timeout/1000; slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; pause *= 2 {
 		time.Sleep(min(pause, s.timeout/silentShare))

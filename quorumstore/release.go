@@ -14,30 +14,32 @@ import (
 // owner until nothing is pending for it, and it is released or its time is over. Store.mu guards
 // its fields, except those of its parts.
 type entry struct {
-	key      [2]string // of Store.entries
-	own      bool      // its Acquire went through this Store
-	expiry   time.Time // see over
-	token    int64     // that a majority has granted, 0 before that is known
-	releases int       // how many have begun: with the first, it is Lost
-	pending  int       // how many requests
-	parts    []part    // by node
+	key     [2]string // of Store.entries
+	own     bool      // its Acquire went through this Store
+	expiry  time.Time // see over
+	token   int64     // that a majority has granted, 0 before that is known
+	ending  bool      // a release has begun: from then on it is Lost
+	keep    time.Time // until when the last release keeps the name
+	pending int       // how many acquisitions and releases
+	parts   []part    // by node
 }
 
 // A part is what a node may have of an entry. An owner has one Acquire, so that a request which is
 // late can end nothing but its own part.
 type part struct {
 	acquired chan struct{} // closed when the Acquire has ended; nil without one
+	repeats  bool          // its release is sent again; Store.mu guards it
 
-	// What is known then:
+	// What is known when the Acquire has ended:
 	none    bool // the node has certainly nothing of it
 	unknown bool // the Acquire had no answer, and may still arrive
 }
 
-// errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
-var errOwner = errors.New("the owner has an entry already")
-
 // unknownTime is how long a release of an owner that this Store does not know is sent again.
 const unknownTime = time.Minute
+
+// errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
+var errOwner = errors.New("the owner has an entry already")
 
 // over returns when the last node has dropped an entry that a request prolongs which is sent now.
 // The request arrives while it is under way, or its outcome is not known.
@@ -48,8 +50,7 @@ func (s *Store) over(ttl time.Duration) time.Time {
 // newEntry records an entry of an owner. When there are twice as many as were left the last time,
 // it removes those that are over. The caller holds s.mu.
 func (s *Store) newEntry(key [2]string, ttl time.Duration) *entry {
-	now := time.Now()
-	if len(s.entries) >= s.most {
+	if now := time.Now(); len(s.entries) >= s.most {
 		maps.DeleteFunc(s.entries, func(_ [2]string, e *entry) bool { return e.pending == 0 && now.After(e.expiry) })
 		s.most = max(2*len(s.entries), 64)
 	}
@@ -71,43 +72,9 @@ func (s *Store) done(e *entry, n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.pending.Add(-1)
-	if e.pending--; e.pending == 0 && e.releases > 0 && s.entries[e.key] == e {
+	if e.pending--; e.pending == 0 && e.ending && s.entries[e.key] == e {
 		delete(s.entries, e.key)
 	}
-}
-
-// beginAcquire records the entry of a new owner, and completes its request. The request goes to
-// each node before any Release.
-func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := [2]string{req.Name, req.Owner}
-	if e := s.entries[key]; e != nil && e.releases == 0 && time.Now().Before(e.expiry) {
-		return nil, errOwner
-	}
-	req.Place, req.Floor = 0, s.floorFor(req.Floor)
-	e := s.newEntry(key, req.TTL)
-	e.own = true
-	for i := range e.parts {
-		e.parts[i].acquired = make(chan struct{})
-	}
-	s.begin(e)
-	return e, nil
-}
-
-// acquireAt sends the Acquire of an entry to a node.
-func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Request) (res driver.Result, err error) {
-	defer s.done(e, n)
-	if n.silent.Load() && n.pending.Load() > silentLimit {
-		err = errSilent
-	} else {
-		res, err = send(s, ctx, n, func(ctx context.Context) (driver.Result, error) { return n.Acquire(ctx, req) })
-	}
-	p := &e.parts[n.index]
-	p.none = err == nil && !res.Granted || driver.IsNotApplied(err)
-	p.unknown = err != nil && !p.none
-	close(p.acquired)
-	return res, err
 }
 
 // Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
@@ -122,17 +89,11 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
 	}
-	var keep time.Time
-	if req.Keep > 0 {
-		keep = time.Now().Add(req.Keep)
-		if !s.guarantees.Keep {
-			return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
-		}
+	if req.Keep > 0 && !s.guarantees.Keep {
+		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
-	s.mu.Lock()
-	b := s.release(ctx, [2]string{req.Name, req.Owner}, keep)
-	s.mu.Unlock()
 	ended, without := 0, 0
+	b := s.release(ctx, req)
 	for node := range b.count(ctx, s.timeout) {
 		switch {
 		case b.errs[node] != nil:
@@ -154,24 +115,27 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return false, b.err("not confirmed")
 }
 
-// release ends the entry of an owner at all nodes. From then on it is Lost. The name stays taken
-// until keep, if that is not zero. The caller holds s.mu.
-func (s *Store) release(ctx context.Context, key [2]string, keep time.Time) *ballot[bool] {
+// release ends the entry of an owner at all nodes. From then on it is Lost.
+func (s *Store) release(ctx context.Context, req driver.ReleaseRequest) *ballot[bool] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := [2]string{req.Name, req.Owner}
 	e := s.entries[key]
 	if e == nil {
 		e = s.newEntry(key, unknownTime)
 	}
-	e.releases++
+	if e.ending, e.keep = true, (time.Time{}); req.Keep > 0 {
+		e.keep = time.Now().Add(req.Keep)
+	}
 	s.begin(e)
-	number := e.releases
-	return ask(s, func(n *node) (bool, error) { return s.releaseAt(ctx, e, n, keep, number) })
+	return ask(s, ctx, func(ctx context.Context, n *node) (bool, error) { return s.releaseAt(ctx, e, n) })
 }
 
 // releaseAt ends the part of an entry at a node, after its Acquire has ended there. A release that
-// the node has not confirmed, or that has found nothing where the Acquire may still arrive, it
-// sends again in the background, after pauses that grow, until the entry must be over, or another
-// release takes over. When the Store is closed, it does so once more.
-func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time, number int) (bool, error) {
+// the node has not confirmed, or that has found nothing where the Acquire may still arrive, is sent
+// again in the background, after pauses that grow, until the entry must be over. When the Store is
+// closed, that is done once more.
+func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) {
 	p := &e.parts[n.index]
 	if p.acquired != nil {
 		<-p.acquired
@@ -180,34 +144,50 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node, keep time.Time
 		s.done(e, n)
 		return false, nil
 	}
-	attempt := func() (bool, error) {
-		req := driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}
-		if left := time.Until(keep); left > 0 {
-			req.Keep = max(left, driver.MinTTL)
-		}
-		return send(s, ctx, n, func(ctx context.Context) (bool, error) { return n.Release(ctx, req) })
+	found, err := false, ctx.Err() // It may have waited for long.
+	if err == nil {
+		found, err = s.sendRelease(ctx, e, n)
 	}
-	isConfirmed := func(found bool, err error) bool { return err == nil && (found || !p.unknown) }
-	found, err := attempt()
-	if isConfirmed(found, err) {
+	s.mu.Lock()
+	repeat := !p.confirms(found, err) && !p.repeats && n.pending.Load() <= pendingLimit
+	p.repeats = p.repeats || repeat
+	s.mu.Unlock()
+	if !repeat {
 		s.done(e, n)
 		return found, err
 	}
 	go func() {
 		defer s.done(e, n)
-		for pause, closed := s.timeout/2, false; !closed; pause = min(2*pause, 8*s.timeout) {
+		for pause, over := s.timeout/2, false; !over; pause = min(2*pause, 8*s.timeout) {
 			select {
 			case <-time.After(pause):
+				s.mu.Lock()
+				over = time.Now().After(e.expiry)
+				s.mu.Unlock()
 			case <-s.closing:
-				closed = true
+				over = true
 			}
-			s.mu.Lock()
-			needless := e.releases != number || time.Now().After(e.expiry)
-			s.mu.Unlock()
-			if needless || isConfirmed(attempt()) {
-				return
-			}
+			ctx, cancel := s.limit(ctx)
+			over = p.confirms(s.sendRelease(ctx, e, n)) || over
+			cancel()
 		}
 	}()
+	return found, err
+}
+
+// confirms reports whether the reply to a release shows that nothing of the entry is left.
+func (p *part) confirms(found bool, err error) bool { return err == nil && (found || !p.unknown) }
+
+// sendRelease sends a release to a node. The name stays taken until the same moment, however late
+// that is.
+func (s *Store) sendRelease(ctx context.Context, e *entry, n *node) (bool, error) {
+	began, req := time.Now(), driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}
+	s.mu.Lock()
+	if left := e.keep.Sub(began); left > 0 {
+		req.Keep = max(left, driver.MinTTL)
+	}
+	s.mu.Unlock()
+	found, err := n.Release(ctx, req)
+	s.noteReply(ctx, n, began, err)
 	return found, err
 }
