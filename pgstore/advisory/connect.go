@@ -34,28 +34,22 @@ func (s *session) connect(deadline time.Time) error {
 	defer cancel()
 	conn, err := s.store.dialConn(ctx)
 	if err == nil {
-		if err = s.prepare(ctx, conn); err != nil {
-			_ = conn.Close(ctx) // Nothing can be lost with it.
+		if err = s.prepare(ctx, conn); err == nil {
+			s.conn = conn
+			return nil
 		}
+		disconnect(conn) // Nothing can be lost with it.
 	}
-	if err != nil {
-		return driver.NotApplied(s.store.wrapErr(err))
-	}
-	s.conn, s.idle, s.used = conn, 0, time.Now()
-	return nil
+	return driver.NotApplied(s.store.wrapErr(err))
 }
 
 // prepare makes a connection fit for locks, and refuses one on which they would not exclude all
 // others. A pooler gives its clients process numbers of its own.
 func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
-	const query = `SELECT pg_catalog.pg_backend_pid(),
-		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), ''),
-		pg_catalog.pg_is_in_recovery(),
-		pg_catalog.current_setting('max_locks_per_transaction')::int *
-			(pg_catalog.current_setting('max_connections')::int + pg_catalog.current_setting('max_prepared_transactions')::int)`
+	const query = `SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),
+		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), '')`
 	var standby bool
-	var capacity int
-	err := conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &s.process, &standby, &capacity)
+	err := conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby, &s.process)
 	switch {
 	case err != nil:
 		return err
@@ -65,10 +59,11 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
-	s.store.mu.Lock()
-	s.store.capacity = capacity
-	s.store.mu.Unlock()
 	s.store.endOrphans(ctx, conn)
+	s.idle = 0
+	if err := s.raiseIdleTimeout(ctx, conn, 0); err != nil {
+		return err
+	}
 	_, err = s.store.raiseToken(ctx, conn, 0)
 	return err
 }
@@ -109,13 +104,11 @@ func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
 
 // disconnect closes a connection, at the server too if another process has a duplicate.
 func disconnect(conn *pgx.Conn) {
-	if half, ok := transport(conn).(interface{ CloseWrite() error }); ok {
+	raw := transport(conn)
+	if half, ok := raw.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // The other end may have closed it.
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)              // as above
-	_ = conn.PgConn().Conn().Close() // which a Close after an error leaves for later
+	_ = raw.Close() // as above
 }
 
 // transport returns the connection below TLS.
@@ -128,7 +121,7 @@ func transport(conn *pgx.Conn) net.Conn {
 }
 
 // Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, and must neither read nor write them.
+// now. The caller closes them, also beside an error, and must neither read nor write them.
 //
 // It is for programs that hand their locks to a child. The server ends a session, and with it the
 // locks, when no process has its connection open any more. A process that was given a duplicate
@@ -136,54 +129,52 @@ func transport(conn *pgx.Conn) net.Conn {
 // until the server's idle_session_timeout (PostgreSQL 14 and later). A duplicate does not keep a
 // connection that the server or the network ends. On Windows Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	s.mu.Lock()
 	holding := map[*session]bool{}
+	s.mu.Lock()
 	for _, e := range s.owners {
-		if e.state == held {
-			holding[e.session] = true
-		}
+		holding[e.session] = holding[e.session] || e.state == held
 	}
 	s.mu.Unlock()
-	for sess := range holding {
+	for sess, holds := range holding {
+		if !holds {
+			continue
+		}
 		sess.mu.Lock()
-		if sess.conn != nil {
-			var f *os.File
-			if filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) }); ok {
-				f, err = filer.File()
-			} else {
-				err = fmt.Errorf("a %T has no descriptor", transport(sess.conn))
-			}
-			files = append(files, f)
+		defer sess.mu.Unlock()
+		if sess.conn == nil {
+			continue
 		}
-		sess.mu.Unlock()
+		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
+		if !ok {
+			return files, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+		}
+		f, err := filer.File()
 		if err != nil {
-			for _, f := range files {
-				_ = f.Close() // nil, too
-			}
-			return nil, fmt.Errorf("duplicate a connection: %w", err)
+			return files, fmt.Errorf("duplicate a connection: %w", err)
 		}
+		files = append(files, f)
 	}
 	return files, nil
+}
+
+// advices says what an error of the server means, and what to do.
+var advices = map[string]string{
+	"42P01":       "the sequence of tokens is not there: Store.Migrate creates it",
+	"42501":       "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
+	lockTableFull: "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
+	"53300":       "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+	"57P03":       "the server is starting or stopping",
 }
 
 // wrapErr gives an error of the server the advice that it needs, and says whether anything was
 // applied.
 func (s *Store) wrapErr(err error) error {
 	state := pgclient.SQLState(err)
-	advice := map[string]string{
-		"42P01":       "the sequence of tokens " + s.options.TokenSequence + " is not there: Store.Migrate creates it",
-		"42501":       "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
-		lockTableFull: "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
-		"53300":       "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
-		"57P03":       "the server is starting or stopping",
-	}[state]
-	switch {
-	case state == "22003" || state == "2200H":
+	if state == "22003" || state == "2200H" {
 		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
-	case advice != "":
-		err = fmt.Errorf("%w: %s", pgclient.InOneLine(err), advice)
-	default:
-		err = pgclient.InOneLine(err)
+	}
+	if err = pgclient.InOneLine(err); advices[state] != "" {
+		err = fmt.Errorf("%w: %s", err, advices[state])
 	}
 	switch {
 	case pgclient.IsServerNotReady(state):

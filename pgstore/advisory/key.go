@@ -5,38 +5,34 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A Key is the key of an advisory lock of PostgreSQL: a bigint, or a pair of integers. The two
-// kinds never collide. A key belongs to one database.
-type Key struct {
-	bits int64
-	pair bool
-}
+// kinds never collide. A key belongs to one database. [Key64] and [Key2x32] make keys.
+type Key struct{ text string }
 
 // Key64 is the key of pg_advisory_lock(bigint).
-func Key64(n int64) Key { return Key{bits: n} }
+func Key64(n int64) Key { return Key{strconv.FormatInt(n, 10)} }
 
 // Key2x32 is the key of pg_advisory_lock(int, int).
-func Key2x32(a, b int32) Key { return Key{bits: int64(a)<<32 | int64(uint32(b)), pair: true} }
+func Key2x32(a, b int32) Key { return Key{fmt.Sprintf("%d,%d", a, b)} }
 
 // String gives the key in the form that [RawKeys] reads: "42" or "1,2".
-func (k Key) String() string {
-	if k.pair {
-		return fmt.Sprintf("%d,%d", int32(k.bits>>32), int32(k.bits))
-	}
-	return strconv.FormatInt(k.bits, 10)
-}
+func (k Key) String() string { return k.text }
 
 // parameters returns the parameters of an SQL function for a key, and their values.
 func (k Key) parameters() (string, []any) {
-	if k.pair {
-		return "($1::int, $2::int)", []any{int32(k.bits >> 32), int32(k.bits)}
+	if a, b, pair := strings.Cut(k.text, ","); pair {
+		return "($1::int, $2::int)", []any{a, b}
 	}
-	return "($1::bigint)", []any{k.bits}
+	return "($1::bigint)", []any{k.text}
 }
+
+// literals returns the arguments of an SQL function for a key as text: digits, at most a sign each.
+func (k Key) literals() string { return "'" + strings.ReplaceAll(k.text, ",", "','") + "'" }
 
 // A KeyScheme makes the key of a lock from its name. Programs exclude each other if they make the
 // same key. Names that share a key, even by accident, are one lock.
@@ -69,7 +65,7 @@ func RawKeys(name string) (Key, error) {
 	var a, b int32
 	_, _ = fmt.Sscanf(name, "%d,%d", &a, &b)
 	for _, key := range []Key{Key64(n), Key2x32(a, b)} {
-		if key.String() == name {
+		if key.text == name {
 			return key, nil
 		}
 	}

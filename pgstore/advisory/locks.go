@@ -32,15 +32,18 @@ type Lock struct {
 
 // locksQuery returns no time of a wait on a version that does not record it. It returns a row in
 // any case, to show whether the server is a standby. A prepared transaction has no process.
-const locksQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL, coalesce(l.objsubid = 2::smallint, false),
-	coalesce(l.classid::bigint << 32 | l.objid::bigint, 0), coalesce(l.mode = 'ShareLock'::text, false), coalesce(l.granted, false),
-	(pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, coalesce(l.pid, 0), coalesce(a.application_name, ''::text), a.backend_start,
+const locksQuery = `SELECT pg_catalog.pg_is_in_recovery(), l.granted IS NOT NULL,
+	coalesce(CASE WHEN l.objsubid = 1::smallint THEN (l.classid::bigint << 32 | l.objid::bigint)::text
+		ELSE pg_catalog.concat(l.classid::bigint::bit(32)::int, ','::text, l.objid::bigint::bit(32)::int) END, ''::text),
+	coalesce(l.mode = 'ShareLock'::text, false), coalesce(l.granted, false),
+	coalesce((pg_catalog.to_jsonb(l) ->> 'waitstart'::text)::timestamptz, '0001-01-01 UTC'::timestamptz), coalesce(l.pid, 0),
+	coalesce(a.application_name, ''::text), coalesce(a.backend_start, '0001-01-01 UTC'::timestamptz),
 	CASE WHEN l.granted THEN '{}'::int[] ELSE pg_catalog.pg_blocking_pids(l.pid) END
 FROM (VALUES (1)) AS one (row)
 LEFT JOIN pg_catalog.pg_locks AS l ON l.locktype = 'advisory'::text
 	AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
-ORDER BY 3, 4, l.granted DESC, 7, a.backend_start, l.pid`
+ORDER BY l.objsubid, l.classid, l.objid, l.granted DESC, 6, a.backend_start, l.pid`
 
 // Locks returns the advisory locks of the database, of all programs, and their waiters. It is a
 // snapshot for people and tools, read through the pool in one statement that goes through the whole
@@ -51,18 +54,11 @@ func (s *Store) Locks(ctx context.Context) (locks []Lock, err error) {
 	}
 	var lock Lock
 	var standby, found bool
-	var waiting, connected *time.Time
 	rows, _ := s.pool.Query(ctx, locksQuery, pgx.QueryExecModeExec) // ForEachRow returns its error.
 	_, err = pgx.ForEachRow(rows, []any{
-		&standby, &found, &lock.Key.pair, &lock.Key.bits, &lock.Shared, &lock.Granted,
-		&waiting, &lock.PID, &lock.Application, &connected, &lock.BlockedBy,
+		&standby, &found, &lock.Key.text, &lock.Shared, &lock.Granted,
+		&lock.Since, &lock.PID, &lock.Application, &lock.Connected, &lock.BlockedBy,
 	}, func() error {
-		if lock.Since, lock.Connected = (time.Time{}), (time.Time{}); waiting != nil {
-			lock.Since = *waiting
-		}
-		if connected != nil {
-			lock.Connected = *connected
-		}
 		if found {
 			locks = append(locks, lock)
 		}
@@ -89,11 +85,14 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 		return nil, err
 	}
 	s.mu.Lock()
-	if e := s.holder(key); e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
-		defer s.mu.Unlock()
-		return []driver.Record{e.record()}, nil
+	e := s.holder(key)
+	if e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
+		records = append(records, e.record())
 	}
 	s.mu.Unlock()
+	if records != nil {
+		return records, nil
+	}
 	locks, err := s.Locks(ctx)
 	for _, lock := range locks {
 		if lock.Key == key && lock.Granted {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,10 +28,6 @@ const (
 	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get
 	// old.
 	lockTimeout = 10 * time.Second
-
-	// failurePause is how long a place lasts that cannot wait in the server. Its owner then tries
-	// again, which is not to be a burden for a server without connections.
-	failurePause = 250 * time.Millisecond
 
 	// lookInterval is how often an idle connection is looked at, for lookTime.
 	lookInterval = 20 * time.Millisecond
@@ -57,17 +54,23 @@ type session struct {
 	used    time.Time     // when the last statement was sent
 }
 
-// A call asks a session to try or to unlock the key of an entry, or only whether it is alive.
+// A call asks a session to try the key of an entry, to unlock it, or whether the session is alive,
+// which renews the entry.
 type call struct {
-	entry *entry          // nil: only that
-	req   *driver.Request // of a try
-	ttl   time.Duration   // that the server's timeout has to allow for
-	place bool            // it is for a place, which another session has: without a connection it makes one
+	entry *entry               // nil: it only comes behind the calls before it
+	req   *driver.Request      // of a try
+	renew *driver.RenewRequest // of a renewal
+	item  int                  // of the renewals
+	place bool                 // it renews a place, which another session has: it connects, too
 
-	value *int64 // the token of a try, 1 of an unlock; nil if the key was taken, or was not locked
-	res   driver.Result
-	err   error
+	value  int64 // the token of a try, 1 of an unlock; none if the key was taken, or was not locked
+	res    driver.Result
+	answer driver.Entry
+	err    error
 }
+
+// none is the value of a statement whose condition is false.
+const none = -1
 
 // newSession returns a session without a connection.
 func (s *Store) newSession() *session {
@@ -92,30 +95,39 @@ func (s *session) do(ctx context.Context, c *call) error {
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	deadline := time.Now().Add(batchTimeout)
 	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
 		s.look()
 	}
-	keyed, connects, longest := s.store.prepare(calls)
-	var err error
-	if s.conn == nil && connects {
-		err = s.connect(deadline)
+	keyed, connects, ttl := s.store.prepare(calls)
+	err := s.ready(connects, ttl)
+	if err == nil && s.conn != nil {
+		err = s.execute(keyed)
 	}
-	if s.conn != nil {
-		if err = errors.Join(s.bound(deadline), s.raiseIdleTimeout(longest)); err == nil {
-			err = s.execute(keyed)
-		}
-		if err != nil {
-			err = fmt.Errorf("the connection to the server was lost: %w", err)
-			s.lose()
-		}
+	if err != nil && s.conn != nil {
+		err = fmt.Errorf("the connection to the server was lost: %w", err)
+		s.lose()
 	}
 	if err != nil {
 		for _, c := range calls {
 			c.err = err
 		}
 	}
-	s.store.complete(calls)
+	s.store.complete(s, calls)
+}
+
+// ready makes the connection, if it connects, bounds what is sent next, and has the server keep the
+// session for a TTL.
+func (s *session) ready(connects bool, ttl time.Duration) error {
+	deadline := time.Now().Add(batchTimeout)
+	if s.conn == nil && connects {
+		if err := s.connect(deadline); err != nil {
+			return err
+		}
+	}
+	if s.conn == nil {
+		return nil
+	}
+	return errors.Join(s.bound(deadline), s.raiseIdleTimeout(context.Background(), s.conn, ttl))
 }
 
 // bound has what waits for the server fail at a time. The zero Time is none.
@@ -123,65 +135,98 @@ func (s *session) bound(deadline time.Time) error {
 	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
-// statement is the text of a statement that returns a value if a condition is true, and the server
-// process.
-func statement(condition, value string) string {
-	return "SELECT CASE WHEN " + condition + " THEN " + value + " END, pg_catalog.pg_backend_pid()"
+// A statement has a condition for a key, which calls a function of the server. Its value is none if
+// that is false.
+type statement struct {
+	condition string
+	key       Key
 }
 
-// execute unlocks and tries the keys of calls in their order, a statement for each, in one round
-// trip. It returns an error if the session cannot be used any more. A batch without keys has a
-// statement, too: its reply shows that the session is alive.
-func (s *session) execute(calls []*call) error {
+const (
+	try    = "pg_catalog.pg_try_advisory_lock%s"
+	wait   = "pg_catalog.pg_advisory_lock%s IS NOT NULL" // It returns void.
+	unlock = "pg_catalog.pg_advisory_unlock%s"
+)
+
+// ask sends statements in one round trip, or a ping if there are none, and returns their values up
+// to one that is refused: the token of a lock, 1 of an unlock. Those behind it are not carried out.
+func (s *session) ask(ctx context.Context, statements ...statement) (values []int64, err error) {
+	const process = "pg_catalog.pg_backend_pid()"
 	var batch pgx.Batch
-	for _, c := range calls {
-		if parameters, args := c.entry.key.parameters(); c.req != nil {
-			batch.Queue(statement("pg_catalog.pg_try_advisory_lock"+parameters, s.store.drawToken), args...)
-		} else {
-			batch.Queue(statement("pg_catalog.pg_advisory_unlock"+parameters, "1::bigint"), args...)
+	for _, st := range statements {
+		parameters, arguments := st.key.parameters()
+		value := s.store.drawToken
+		if st.condition == unlock {
+			value = "1::bigint"
 		}
+		batch.Queue(fmt.Sprintf("SELECT CASE WHEN "+st.condition+" THEN %s ELSE -1::bigint END, "+process, parameters, value), arguments...)
 	}
-	if len(calls) == 0 {
-		batch.Queue(statement("true", "1::bigint"))
+	if len(statements) == 0 {
+		batch.Queue("SELECT 1::bigint, " + process)
 	}
 	s.used = time.Now()
-	results := s.conn.SendBatch(context.Background(), &batch)
-	var values []*int64 // of the statements before one that was refused
-	pid := s.pid
-	for len(values) < batch.Len() && pid == s.pid {
-		var value *int64
+	results := s.conn.SendBatch(ctx, &batch)
+	for pid := s.pid; len(values) < batch.Len(); {
+		var value int64
 		if results.QueryRow().Scan(&value, &pid) != nil {
 			break // Close returns the error.
 		}
-		values = append(values, value)
+		if values = append(values, value); pid != s.pid {
+			_ = results.Close() // The session is over.
+			return nil, errors.New("another server process replies, so there is a pooler of transactions in the path")
+		}
 	}
-	refusal := results.Close()
-	switch {
-	case pid != s.pid:
-		return errors.New("another server process replies, so there is a pooler of transactions in the path")
-	case refusal != nil && len(values) >= len(calls):
+	return values, results.Close()
+}
+
+// execute unlocks and tries the keys of calls in their order, in one round trip. Without keys the
+// reply shows that the session is alive. It returns an error if the session cannot be used any
+// more.
+func (s *session) execute(calls []*call) error {
+	var statements []statement
+	for _, c := range calls {
+		condition := unlock
+		if c.req != nil {
+			condition = try
+		}
+		statements = append(statements, statement{condition, c.entry.key})
+	}
+	values, refusal := s.ask(context.Background(), statements...)
+	if refusal != nil && (pgclient.SQLState(refusal) == "" || len(values) >= len(calls)) {
 		return refusal
 	}
+	var keys []Key // that are not to stay locked
 	for i, c := range calls {
-		err := refusal
-		if i < len(values) {
-			if c.value = values[i]; c.value == nil || c.req == nil || *c.value >= c.req.Floor {
-				continue
+		switch {
+		case i >= len(values): // A try that is refused may have locked the key.
+			keys = append(keys, c.entry.key)
+			if c.value = 1; c.req != nil {
+				c.err = s.store.wrapErr(refusal)
 			}
-			if *c.value, err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err == nil {
-				continue
-			}
-		}
-		// The key of a try was to stay locked in the case of success alone. What follows a
-		// statement that was refused is not carried out, and a try has locked nothing then.
-		if i <= len(values) || c.req == nil {
-			if unlockErr := s.unlockAll(c.entry.key); unlockErr != nil {
-				return errors.Join(err, unlockErr)
+			continue
+		case c.req != nil && values[i] != none && values[i] < c.req.Floor:
+			var err error
+			if values[i], err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err != nil {
+				keys, c.err = append(keys, c.entry.key), s.store.wrapErr(err)
 			}
 		}
-		if c.value = new(int64); c.req != nil {
-			c.err = s.store.wrapErr(err)
+		c.value = values[i]
+	}
+	return s.unlockAll(keys)
+}
+
+// unlockAll unlocks keys until none is locked any more.
+func (s *session) unlockAll(keys []Key) error {
+	var statements []statement
+	for _, key := range keys {
+		statements = append(statements, statement{unlock, key})
+	}
+	for locked := len(keys) > 0; locked; {
+		values, err := s.ask(context.Background(), statements...)
+		if err != nil {
+			return err
 		}
+		locked = slices.Contains(values, 1)
 	}
 	return nil
 }
@@ -189,7 +234,7 @@ func (s *session) execute(calls []*call) error {
 // raiseIdleTimeout makes the server end the session when it has heard nothing for a TTL, so that a
 // process that hangs does not keep its locks. TCP has the same, for a network that is cut. No other
 // timeout of the user ends a statement that waits.
-func (s *session) raiseIdleTimeout(ttl time.Duration) error {
+func (s *session) raiseIdleTimeout(ctx context.Context, conn *pgx.Conn, ttl time.Duration) error {
 	ttl = min(ttl, maxIdle) + idleMargin
 	if ttl <= s.idle {
 		return nil
@@ -199,61 +244,44 @@ func (s *session) raiseIdleTimeout(ttl time.Duration) error {
 		" ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')"
 	ms := (ttl + time.Millisecond - 1).Milliseconds()
 	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
-	_, err := s.conn.Exec(context.Background(), text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10),
-		strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
+	_, err := conn.Exec(ctx, text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10), strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
 	if err == nil {
 		s.idle = ttl
 	}
 	return err
 }
 
-// unlockAll unlocks a key until it is not locked any more: a statement that failed may have locked
-// it.
-func (s *session) unlockAll(key Key) error {
-	for locked := true; locked; {
-		text := "SELECT pg_catalog.pg_advisory_unlock(" + key.sqlLiteral() + ")"
-		if err := s.conn.QueryRow(context.Background(), text, pgx.QueryExecModeSimpleProtocol).Scan(&locked); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // wait blocks until the server grants the key of a place, ctx ends or the server refuses. It
-// reports whether the place is a hold now. The session is lost if its locks are in doubt.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
+// returns until when the server keeps the session if it hears nothing, zero if there is no grant.
+// The session is lost if its locks are in doubt.
+func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (kept time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
-	if s.conn == nil && s.connect(time.Now().Add(batchTimeout)) != nil {
-		return false
-	}
-	err := errors.Join(s.bound(time.Now().Add(batchTimeout)), s.raiseIdleTimeout(ttl))
-	text := fmt.Sprintf("SELECT CASE WHEN pg_catalog.pg_advisory_lock(%s) IS NOT NULL THEN %s END", e.key.sqlLiteral(), s.store.drawToken)
+	err := s.ready(true, ttl)
 	for err == nil && ctx.Err() == nil {
 		if err = s.bound(time.Time{}); err != nil {
 			break
 		}
-		s.used = time.Now()
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
-		var token int64
-		refusal := s.conn.QueryRow(bounded, text, pgx.QueryExecModeSimpleProtocol).Scan(&token)
+		values, refusal := s.ask(bounded, statement{wait, e.key})
+		kept = s.used.Add(s.idle)
 		cancel()
-		if refusal == nil && s.store.grant(e, token, s.used.Add(s.idle)) {
-			return true
+		if refusal == nil && s.store.grant(e, values[0]) {
+			return kept
 		}
 		// A wait that was cut short may have been granted the key all the same.
 		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
-			err = s.unlockAll(e.key)
+			err = s.unlockAll([]Key{e.key})
 		}
 		if state := pgclient.SQLState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
-			return false
+			break
 		}
 	}
 	if err != nil {
 		s.lose()
 	}
-	return false
+	return time.Time{}
 }
 
 // look reads what the server has sent on its own account, such as that the session has ended. A
@@ -271,9 +299,11 @@ func (s *session) look() {
 	}
 }
 
-// lose gives up the connection, and with it all locks of the session.
+// lose gives up the connection, if there is one, and with it all locks of the session.
 func (s *session) lose() {
-	disconnect(s.conn)
-	s.conn = nil
-	s.store.onLost(s)
+	if s.conn != nil {
+		disconnect(s.conn)
+		s.conn = nil
+		s.store.onLost(s)
+	}
 }

@@ -54,7 +54,6 @@ type Store struct {
 	waiters  []*session       // those that wait, or have waited, for a key each
 	watching bool
 	orphans  []string // processes of sessions that were lost
-	capacity int      // of the server's lock table; 0 before it is known
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -112,19 +111,17 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 // pool if the Store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
+	wasClosed := s.closed
 	s.closed = true
 	s.mu.Unlock()
+	if wasClosed {
+		return nil
+	}
 	s.stop()
 	s.running.Wait()
 	for _, sess := range s.sessions() {
 		sess.mu.Lock()
-		if sess.conn != nil {
-			sess.lose()
-		}
+		sess.lose()
 		sess.mu.Unlock()
 	}
 	if s.ownsPool {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -31,7 +30,7 @@ func TestLocks(t *testing.T) {
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
-		_, _ = stranger.Exec(ctx, "SELECT pg_advisory_lock_shared("+key.sqlLiteral()+")") // It is canceled.
+		_, _ = stranger.Exec(ctx, "SELECT pg_advisory_lock_shared("+key.literals()+")") // It is canceled.
 	}()
 	pgtest.Eventually(t, "waiter", func() bool { return waiterOf(t, s) != 0 })
 	found := locksOn(t, s, "name")
@@ -119,9 +118,9 @@ func TestFailedAfterLock(t *testing.T) {
 	kept, ended := grant(t, s, "kept", time.Minute), grant(t, s, "ended", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	last, failing := attempt(t, s, "last"), []*call{attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "behind")}
-	unlock := &call{entry: s.owners[owned{ended.Name, ended.Owner}]}
+	unlock := &call{entry: s.owners[owned{ended.Name, ended.Owner}], value: none}
 	s.main.send(t.Context(), append([]*call{last, failing[0], unlock}, failing[1:]...))
-	if !last.res.Granted || last.res.Token != driver.MaxToken || unlock.value == nil || unlock.err != nil {
+	if !last.res.Granted || last.res.Token != driver.MaxToken || unlock.value == none || unlock.err != nil {
 		t.Errorf("what was not refused: %+v, %v, and %v, %v", last.res, last.err, unlock.value, unlock.err)
 	}
 	for _, c := range failing {
@@ -199,9 +198,9 @@ func TestOneBatch(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	unlock, first, second := &call{entry: s.owners[owned{req.Name, req.Owner}]}, attempt(t, s, "name"), attempt(t, s, "name")
+	unlock, first, second := &call{entry: s.owners[owned{req.Name, req.Owner}], value: none}, attempt(t, s, "name"), attempt(t, s, "name")
 	s.main.send(t.Context(), []*call{unlock, first, second})
-	if unlock.value == nil || !first.res.Granted || second.res.Granted || second.err != nil || second.res.Held.Holder != req.Holder {
+	if unlock.value == none || !first.res.Granted || second.res.Granted || second.err != nil || second.res.Held.Holder != req.Holder {
 		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", unlock.value, first.res, second.res, second.err)
 	}
 	refused(t, other, "name")
@@ -214,7 +213,7 @@ func attempt(t *testing.T, s *Store, name string) *call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &call{entry: e, req: &req, ttl: req.TTL}
+	return &call{entry: e, req: &req}
 }
 
 func TestRefusals(t *testing.T) {
@@ -261,22 +260,6 @@ func TestURLs(t *testing.T) {
 	} {
 		storecheck.Opens(t, text, good)
 	}
-}
-
-// The store stops when it has half of the lock table of the server.
-func TestHalfOfTheLockTable(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "fsync=off", "max_locks_per_transaction=10", "max_connections=10", "max_wal_senders=0")
-	s := open(t, server.Addr, nil)
-	var last driver.Request
-	for i := range 50 {
-		last = grant(t, s, fmt.Sprint(i), time.Minute)
-	}
-	if _, err := s.Acquire(t.Context(), pgtest.Request("more", time.Minute)); !driver.IsNotApplied(err) || !strings.Contains(err.Error(), "max_locks_per_transaction") {
-		t.Errorf("a lock in the other half: %v, want it refused", err)
-	}
-	release(t, s, last)
-	grant(t, s, "more", time.Minute)
 }
 
 // No more than MaxWaiters sessions wait; one that has got its lock is used again.

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// sequenceLockKey is the key of the lock that a session holds, within one statement, while it sets
-// a sequence.
+// sequenceLockKey is the key of the lock that a session holds, within one transaction, while it
+// makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
 // raiseTokenStatement draws a token that is neither below $1 nor below the server's clock, or NULL
@@ -58,33 +58,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
 		return err
 	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return s.wrapErr(err)
-	}
-	defer conn.Release()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return s.wrapErr(err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }() // It may be committed.
 	// A program that hangs keeps the lock for two seconds.
 	create := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = 2000; SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %s AS bigint MAXVALUE %d",
 		sequenceLockKey, s.sequence(), int64(driver.MaxToken))
-	if _, err := tx.Exec(ctx, create, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return s.wrapErr(err)
-	}
-	var rises bool
-	err = tx.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle AND seqcache = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
-		pgx.QueryExecModeExec, s.sequence()).Scan(&rises)
-	if err == nil && !rises || err == pgx.ErrNoRows {
-		return fmt.Errorf("%w: %s is not a sequence that rises, without a cache: name another", driver.ErrInvalid, s.sequence())
-	}
-	if err == nil {
-		_, err = s.raiseToken(ctx, conn.Conn(), 0)
-	}
-	if err == nil {
-		err = tx.Commit(ctx)
-	}
-	return s.wrapErr(err)
+	return s.wrapErr(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, create, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		var rises bool
+		err := tx.QueryRow(ctx, "SELECT seqincrement > 0 AND NOT seqcycle AND seqcache = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = $1::text::regclass",
+			pgx.QueryExecModeExec, s.sequence()).Scan(&rises)
+		if err == pgx.ErrNoRows || err == nil && !rises {
+			return fmt.Errorf("%w: %s is not a sequence that rises, without a cache: name another", driver.ErrInvalid, s.sequence())
+		}
+		if err == nil {
+			_, err = s.raiseToken(ctx, tx.Conn(), 0)
+		}
+		return err
+	}))
 }

@@ -83,9 +83,9 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if opts.Shared {
 		suffix = "_shared"
 	}
-	// A key is digits and at most a sign and a comma: safe as text. Without arguments, and with the
-	// simple protocol, no statement is prepared: some poolers support none.
-	statement := fmt.Sprintf("SELECT CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_%s%s(%s)%s END", function, suffix, key.sqlLiteral(), result)
+	// Without arguments, and with the simple protocol, no statement is prepared: some poolers
+	// support none.
+	statement := fmt.Sprintf("SELECT CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_%s%s(%s)%s END", function, suffix, key.literals(), result)
 	var answer *bool // nil from a standby
 	switch tx := tx.(type) {
 	case pgx.Tx:
@@ -100,12 +100,4 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 		return false, fmt.Errorf("lock %v for the transaction: %w", key, err)
 	}
 	return *answer, nil
-}
-
-// sqlLiteral returns the key as the arguments of an SQL function.
-func (k Key) sqlLiteral() string {
-	if k.pair {
-		return fmt.Sprintf("(%d)::int, (%d)::int", int32(k.bits>>32), int32(k.bits))
-	}
-	return fmt.Sprintf("'%d'::bigint", k.bits)
 }

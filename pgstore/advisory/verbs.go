@@ -16,6 +16,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
+// failurePause is how long a place lasts that cannot wait in the server. Its owner then tries
+// again, which is not to be a burden for a server without connections.
+const failurePause = 250 * time.Millisecond
+
 // An entry is a hold or a place of this Store. Store.mu guards the fields from session on.
 type entry struct {
 	owned
@@ -27,7 +31,6 @@ type entry struct {
 	token   int64
 	since   time.Time
 	until   time.Time          // zero: it is being ended
-	fresh   time.Time          // of a place that was granted: the server keeps it until then; zero after a renewal
 	cancel  context.CancelFunc // ends the wait of a place
 	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
@@ -52,18 +55,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err != nil {
 		return driver.Result{}, err
 	}
-	c := &call{entry: e, req: &req, ttl: req.TTL}
-	err = s.main.do(ctx, c)
+	c := &call{entry: e, req: &req}
+	if err = s.main.do(ctx, c); err == nil {
+		return c.res, nil
+	}
 	if errors.Is(err, batch.ErrNotSent) {
 		err = driver.NotApplied(err)
 		s.mu.Lock()
 		s.drop(e)
 		s.mu.Unlock()
 	}
-	if err != nil {
-		return driver.Result{}, err
-	}
-	return c.res, nil
+	return driver.Result{}, err
 }
 
 // enter makes the entry of a request, and refuses what no advisory lock can do.
@@ -93,9 +95,6 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 		return nil, driver.ErrClosed
 	case s.owners[e.owned] != nil:
 		return nil, errors.New("this owner has an entry already")
-	case s.capacity > 0 && len(s.owners) >= s.capacity/2: // When it is full, statements of other programs fail, too.
-		return nil, fmt.Errorf("%w: the store has %d locks, half of those that the server's lock table has room for: see max_locks_per_transaction",
-			driver.ErrNotApplied, len(s.owners))
 	}
 	s.owners[e.owned] = e
 	if !s.watching {
@@ -108,49 +107,50 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 // prepare returns the calls whose keys the server is asked for, whether they need a connection, and
 // the longest TTL. The server grants a session its own keys again, so that none may try a key that
 // main has, or tries, unless it is unlocked before.
-func (s *Store) prepare(calls []*call) (keyed []*call, connects bool, longest time.Duration) {
+func (s *Store) prepare(calls []*call) (keyed []*call, connects bool, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
-		longest, connects = max(longest, c.ttl), connects || c.place
-		if c.entry == nil {
-			continue
-		}
-		e, other := c.entry, s.keys[c.entry.key]
+		e := c.entry
 		switch {
-		case c.req == nil && e.state == held:
+		case c.renew != nil:
+			ttl, connects = max(ttl, c.renew.TTL), connects || c.place
+		case c.req != nil:
+			ttl = max(ttl, c.req.TTL)
+			if other := s.keys[e.key]; other == nil || other.state == unlocking {
+				s.keys[e.key] = e
+				keyed, connects = append(keyed, c), true
+			}
+		case e != nil && e.state == held:
 			e.state = unlocking
 			keyed = append(keyed, c)
-		case c.req != nil && (other == nil || other.state == unlocking):
-			s.keys[e.key] = e
-			keyed, connects = append(keyed, c), true
 		}
 	}
-	return keyed, connects, longest
+	return keyed, connects, ttl
 }
 
 // complete records what a batch has changed.
-func (s *Store) complete(calls []*call) {
+func (s *Store) complete(sess *session, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error // of a try: those behind it in the batch were not sent, and have no answer
 	for _, c := range calls {
 		e := c.entry
 		switch {
-		case e == nil:
+		case c.renew != nil:
+			c.answer, c.err = c.renewed(sess)
 		case c.req == nil:
-			if c.err == nil && e.state == unlocking {
+			if c.err == nil && e != nil && e.state == unlocking {
 				s.drop(e)
 			}
-		case c.err == nil && c.value != nil:
-			e.state, e.token, e.since = held, *c.value, time.Now()
+		case c.err == nil && s.keys[e.key] == e && c.value != none:
+			e.state, e.token, e.since = held, c.value, time.Now()
 			e.prolong(c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
-			switch s.keys[e.key] {
-			case e:
+			if s.keys[e.key] == e {
 				delete(s.keys, e.key)
-			case nil:
+			} else if s.keys[e.key] == nil {
 				c.err = cmp.Or(c.err, failed)
 			}
 			if c.err != nil {
@@ -210,13 +210,14 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	if i < 0 {
 		i, s.waiters = len(s.waiters), append(s.waiters, s.newSession())
 	}
-	sess, ttl := s.waiters[i], req.TTL
+	sess := s.waiters[i]
 	ctx, cancel := context.WithCancel(s.ctx)
 	sess.entry, e.session, e.state, e.cancel, e.gone = e, sess, waiting, cancel, make(chan struct{})
 	e.prolong(req.Place)
 	s.running.Go(func() {
 		defer cancel()
-		if !sess.wait(ctx, e, ttl) {
+		kept := sess.wait(ctx, e, req.TTL)
+		if kept.IsZero() {
 			_ = retry.Sleep(ctx, failurePause)
 		}
 		s.mu.Lock()
@@ -224,7 +225,7 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 		switch {
 		case e.state == waiting || e.state == givenUp:
 			s.drop(e)
-		case e.state == held && !e.until.After(e.fresh): // The owner may count on the end that was confirmed to it.
+		case e.state == held && !e.until.After(kept): // The owner may count on the end that was confirmed to it.
 			token = e.token
 		}
 		s.mu.Unlock()
@@ -235,36 +236,30 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	return true
 }
 
-// grant makes a place a hold, which the server keeps until fresh without a renewal, and reports
-// whether it is still wanted.
-func (s *Store) grant(e *entry, token int64, fresh time.Time) bool {
+// grant makes a place a hold, and reports whether it is still wanted.
+func (s *Store) grant(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.state, e.token, e.since, e.fresh = held, token, time.Now(), fresh
+		e.state, e.token, e.since = held, token, time.Now()
 	}
 	return e.state == held
 }
 
 // onLost drops what a session held when it was lost, and tells the owners.
 func (s *Store) onLost(sess *session) {
+	var lost []owned
 	s.mu.Lock()
 	s.orphans = append(s.orphans, sess.process)
-	var lost []*entry
 	for _, e := range s.owners {
 		if e.session == sess && (e.state == held || e.state == unlocking) {
-			lost = append(lost, e)
+			s.drop(e)
+			lost = append(lost, e.owned)
 		}
 	}
-	for _, e := range lost {
-		s.drop(e)
-	}
-	closed := s.closed
 	s.mu.Unlock()
-	for _, e := range lost {
-		if !closed {
-			s.notices.Send(e.name, e.owner, 0)
-		}
+	for _, owner := range lost {
+		s.notices.Send(owner.name, owner.owner, 0)
 	}
 }
 
@@ -284,12 +279,16 @@ func (s *Store) watch() {
 			}
 		}
 		s.mu.Unlock()
+		var group sync.WaitGroup
 		for _, sess := range s.sessions() {
-			if sess.mu.TryLock() { // One that is in use fails by itself.
-				sess.look()
-				sess.mu.Unlock()
-			}
+			group.Go(func() {
+				if sess.mu.TryLock() { // One that is in use fails by itself.
+					sess.look()
+					sess.mu.Unlock()
+				}
+			})
 		}
+		group.Wait()
 	}
 }
 
@@ -322,7 +321,7 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	for {
 		s.mu.Lock()
 		e := s.owners[owner]
-		if e == nil {
+		if e == nil || e.state >= unlocking {
 			s.mu.Unlock()
 			return false, nil
 		}
@@ -337,9 +336,9 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 				return false, err
 			}
 		case held, unlocking:
-			c := &call{entry: e}
+			c := &call{entry: e, value: none}
 			err := sess.do(ctx, c)
-			return err == nil && c.value != nil, err
+			return err == nil && c.value != none, err
 		default:
 			e.cancel()
 			select {
@@ -354,75 +353,61 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
 // its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
-// renewal after the grant of a place, if the server keeps its session for longer than that anyway.
+// asked, since it waits: another one shows that the server replies.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	sent, entries := time.Now(), make([]driver.Entry, len(reqs))
-	checks, asked, errs := map[*session]*call{}, make([]*session, len(reqs)), map[*session]error{}
-	unasked := func(e *entry, req driver.RenewRequest) bool {
-		return e.state == held && !e.fresh.Before(sent.Add(req.TTL))
-	}
+	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
+	batches := map[*session][]*call{}
 	s.mu.Lock()
-	for i, req := range reqs {
-		e := s.owners[owned{req.Name, req.Owner}]
-		switch {
-		case e == nil || e.state >= unlocking || unasked(e, req):
-			entries[i] = e.renew(req)
+	for i := range reqs {
+		e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]
+		if e == nil || e.state >= unlocking {
+			entries[i].State = driver.Lost
 			continue
-		case e.state == waiting:
-			asked[i] = s.main
-		default:
-			asked[i] = e.session
 		}
-		c := cmp.Or(checks[asked[i]], &call{})
-		checks[asked[i]], c.ttl, c.place = c, max(c.ttl, req.TTL), c.place || e.state == waiting
+		c, sess := &call{entry: e, renew: &reqs[i], item: i, place: e.state == waiting}, e.session
+		if c.place {
+			sess = s.main
+		}
+		batches[sess] = append(batches[sess], c)
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
-	for sess, c := range checks {
+	for sess, calls := range batches {
 		group.Go(func() {
-			err := sess.do(ctx, c)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			errs[sess] = err
+			err := sess.queue.Do(ctx, calls...)
+			for _, c := range calls {
+				if errs[c.item] = err; err == nil {
+					entries[c.item], errs[c.item] = c.answer, c.err
+				}
+			}
 		})
 	}
 	group.Wait()
-
-	var failed error
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, req := range reqs {
-		e := s.owners[owned{req.Name, req.Owner}]
-		switch {
-		case asked[i] == nil: // It has its answer.
-		case e == nil || e.state >= unlocking:
-			entries[i] = e.renew(req)
-		case errs[asked[i]] != nil:
-			failed = errs[asked[i]]
-		case e.state == trying, e.state == held && e.session != asked[i] && !unasked(e, req):
-			failed = errors.New("the acquisition is under way")
-		default:
-			entries[i] = e.renew(req)
-		}
-	}
-	return entries, failed
+	return entries, cmp.Or(errs...)
 }
 
-// renew prolongs an entry, if it is not nil, and answers for it. The caller holds Store.mu.
-func (e *entry) renew(req driver.RenewRequest) driver.Entry {
-	if e == nil || e.state >= unlocking || !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token {
-		return driver.Entry{State: driver.Lost}
+// renewed prolongs the entry of a call that a session has carried out, or not if there is an error,
+// and answers for it. The caller holds Store.mu.
+func (c *call) renewed(sess *session) (driver.Entry, error) {
+	e := c.entry
+	switch {
+	case e.state >= unlocking:
+		return driver.Entry{State: driver.Lost}, nil
+	case c.err != nil:
+		return driver.Entry{}, c.err
+	case e.state == trying, e.state == held && e.session != sess:
+		return driver.Entry{}, errors.New("the acquisition is under way")
+	case !time.Now().Before(e.until) || c.renew.Token != 0 && c.renew.Token != e.token:
+		return driver.Entry{State: driver.Lost}, nil
 	}
-	e.prolong(req.TTL)
+	e.prolong(c.renew.TTL)
 	if e.state == waiting {
-		return driver.Entry{State: driver.Waiting}
+		return driver.Entry{State: driver.Waiting}, nil
 	}
-	e.fresh = time.Time{}
-	return driver.Entry{State: driver.Held, Token: e.token}
+	return driver.Entry{State: driver.Held, Token: e.token}, nil
 }
 
 // List implements [driver.Store].
