@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -66,16 +67,18 @@ func (s *setting) collect(t *testing.T) []metricdata.Metrics {
 }
 
 // counts returns the value of each series that is not 0, of a histogram the number of its
-// observations.
-func (s *setting) counts(t *testing.T) map[string]float64 {
+// observations, and the sums that are 0.
+func (s *setting) counts(t *testing.T) (values map[string]float64, zero []string) {
 	t.Helper()
-	values := map[string]float64{}
+	values = map[string]float64{}
 	add := func(name string, attributes attribute.Set, value float64) {
 		for _, a := range attributes.ToSlice() {
 			name += " " + a.Value.String()
 		}
 		if value != 0 {
 			values[name] = value
+		} else {
+			zero = append(zero, name)
 		}
 	}
 	for _, m := range s.collect(t) {
@@ -96,11 +99,13 @@ func (s *setting) counts(t *testing.T) map[string]float64 {
 			t.Errorf("%s is %T", m.Name, data)
 		}
 	}
-	return values
+	slices.Sort(zero)
+	return values, zero
 }
 
 // Each metric counts what it is named after, by group, and no attribute has the name of a lock. After
-// Close the sums of holds and waiters are 0, and every span has ended.
+// Close the sums of holds and waiters are 0, and every span has ended. The counts of renewals begin
+// at 0, before the first: Prometheus has no rate of a series whose first value is 1.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -111,9 +116,14 @@ func TestMetrics(t *testing.T) {
 		if _, err := locks.TryAcquire(ctx, "a/1", nil); err != nil {
 			t.Fatal(err)
 		}
+		if _, zero := s.counts(t); !slices.Equal(zero, []string{
+			"holdfast.renewals in_doubt memory", "holdfast.renewals lost memory", "holdfast.renewals renewed memory",
+		}) {
+			t.Errorf("series at 0: %q", zero)
+		}
 		go func() { _, _ = locks.Acquire(ctx, "a/1", &holdfast.Options{Wait: time.Second}) }()
 		synctest.Wait()
-		if got := s.counts(t); got["holdfast.holds a memory"] != 1 || got["holdfast.waiters a memory"] != 1 {
+		if got, _ := s.counts(t); got["holdfast.holds a memory"] != 1 || got["holdfast.waiters a memory"] != 1 {
 			t.Errorf("during a hold and a wait: %v", got)
 		}
 		time.Sleep(10 * time.Second) // a renewal
@@ -131,7 +141,8 @@ func TestMetrics(t *testing.T) {
 		if err := locks.Close(); err != nil {
 			t.Error(err)
 		}
-		got, want := s.counts(t), map[string]float64{
+		got, _ := s.counts(t)
+		if want := (map[string]float64{
 			"holdfast.acquire.duration a acquired memory":           1,
 			"holdfast.acquire.duration a timeout memory":            1,
 			"holdfast.acquire.duration unavailable a error memory":  1,
@@ -144,47 +155,13 @@ func TestMetrics(t *testing.T) {
 			"holdfast.request.duration renew ok memory":             3,
 			"holdfast.request.duration _OTHER renew error memory":   1,
 			"holdfast.request.duration _OTHER acquire error memory": 1,
-		}
-		for name, value := range want {
-			if got[name] != value {
-				t.Errorf("%s is %v, want %v", name, got[name], value)
-			}
-		}
-		for name, value := range got {
-			if want[name] == 0 {
-				t.Errorf("%s is %v", name, value)
-			}
+		}); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 		if started, ended := len(s.spans.Started()), len(s.spans.Ended()); started != ended {
 			t.Errorf("%d spans, %d ended", started, ended)
 		}
 	})
-}
-
-// The counts of renewals begin at 0, before the first renewal: Prometheus has no rate of a series
-// whose first value is 1.
-func TestRenewalsBeginAtZero(t *testing.T) {
-	s := newSetting(t, nil)
-	locks := holdfast.New(memstore.New(), &holdfast.Config{Hooks: s.hooks})
-	defer locks.Close()
-	if _, err := locks.TryAcquire(t.Context(), "a", nil); err != nil {
-		t.Fatal(err)
-	}
-	var outcomes []string
-	for _, m := range s.collect(t) {
-		if m.Name != "holdfast.renewals" {
-			continue
-		}
-		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
-			outcome, _ := p.Attributes.Value("outcome")
-			store, _ := p.Attributes.Value("store")
-			outcomes = append(outcomes, fmt.Sprint(store.String(), " ", outcome.String(), " ", p.Value))
-		}
-	}
-	slices.Sort(outcomes)
-	if want := []string{"memory in_doubt 0", "memory lost 0", "memory renewed 0"}; !slices.Equal(outcomes, want) {
-		t.Errorf("renewals: %q, want %q", outcomes, want)
-	}
 }
 
 // An acquisition is a span below that of the caller, with those of the requests below it. The
@@ -277,9 +254,13 @@ func TestLeader(t *testing.T) {
 		if err := holdfastotel.ObserveElection(s.options, e); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.counts(t)["holdfast.leader office"]; got != 0 {
-			t.Errorf("before: %v", got)
+		check := func(when string, want float64) {
+			t.Helper()
+			if values, _ := s.counts(t); values["holdfast.leader office"] != want {
+				t.Errorf("%s: %v", when, values)
+			}
 		}
+		check("before", 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
@@ -288,13 +269,9 @@ func TestLeader(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		if got := s.counts(t)["holdfast.leader office"]; got != 1 {
-			t.Errorf("during: %v", got)
-		}
+		check("during", 1)
 		cancel()
 		synctest.Wait()
-		if got := s.counts(t)["holdfast.leader office"]; got != 0 {
-			t.Errorf("after: %v", got)
-		}
+		check("after", 0)
 	})
 }
