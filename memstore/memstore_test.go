@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -139,20 +138,6 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	})
 }
 
-func TestGreatestToken(t *testing.T) {
-	s := New()
-	defer s.Close()
-	s.table.counter = driver.MaxToken - time.Hour.Microseconds()
-	if token := take(t, s, "name", driver.MaxToken); token != driver.MaxToken {
-		t.Errorf("above the greatest floor the token is %d", token)
-	}
-	_, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: "o", Holder: "h", TTL: time.Minute})
-	if !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("Acquire after the greatest token: %v, want ErrInvalid", err)
-	}
-	take(t, s, "another", 0)
-}
-
 // take takes a name above a floor, gives it back and returns the token.
 func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	t.Helper()
@@ -164,28 +149,6 @@ func take(t *testing.T, s *Store, name string, floor int64) int64 {
 		t.Fatalf("Release of %q: %v, %v", name, ours, err)
 	}
 	return res.Token
-}
-
-// What no store accepts is refused, and changes nothing.
-func TestInvalid(t *testing.T) {
-	s := New()
-	defer s.Close()
-	for _, req := range []driver.Request{
-		{Limit: driver.Shared + 1},
-		{Limit: -1},
-		{Tokens: -1},
-		{Tokens: driver.MaxTokens + 1},
-		{Tokens: 2, Limit: 2},
-		{Tokens: 2, Floor: 1},
-		{Floor: 1, Place: time.Minute},
-		{Floor: time.Now().Add(driver.MaxLead + time.Hour).UnixMicro()},
-	} {
-		req.Name, req.Owner, req.Holder, req.TTL = "name", "o", "h", time.Minute
-		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) || res.Granted || res.Waiting {
-			t.Errorf("%+v: %+v, %v; want ErrInvalid", req, res, err)
-		}
-	}
-	take(t, s, "name", 0)
 }
 
 // A place that becomes a hold is told to the store that made it, and so is a hold that is broken.

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -133,32 +132,6 @@ func TestPages(t *testing.T) {
 	}
 	if len(names) != 5 {
 		t.Errorf("listed are %v, want 5", names)
-	}
-}
-
-// Of many clients that write at once one is granted.
-func TestRace(t *testing.T) {
-	t.Parallel()
-	client, tag := dial(startS3(t), http.DefaultTransport), ""
-	for round := range 20 {
-		tags := make(chan string, 8)
-		var group sync.WaitGroup
-		for i := range cap(tags) {
-			s, before := open(t, client, ""), tag
-			group.Go(func() {
-				after, err := s.put(t.Context(), "key", fmt.Append(nil, round, i), before)
-				if err == nil {
-					tags <- after
-				} else if !errors.Is(err, errChanged) {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		if len(tags) != 1 {
-			t.Fatalf("round %d: %d clients have written", round, len(tags))
-		}
-		tag = <-tags
 	}
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What takeover.svg shows, in a temporary folder as HOME: A is stopped for longer than its lock lasts, B
 # takes over, and then A writes. A line "A $ text" is typed at terminal A, "A > text" is its output, and
-# "A - text" is what happens to it. TestTakeover makes the picture of it.
+# "A - text" is what happens to it. TestTakeover compares the picture with it.
 set -eu
 cd "$HOME"
 say() { printf '%s\n' "$*"; }

@@ -44,33 +44,6 @@ func TestNarrowTerminal(t *testing.T) {
 	}
 }
 
-func TestReadable(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain/name 🔒 日本 ü":  "plain/name 🔒 日本 ü",
-		"a\x00\x1b\n\x7f":    `a\x00\x1b\n\x7f`,
-		"bad \xff utf-8":     `bad \xff utf-8`,
-		"c1 \u009b":          `c1 \u009b`,
-		"\u202egnp.exe":      `\u202egnp.exe`,
-		`back\slash "quote"`: `back\slash "quote"`,
-	} {
-		if got := lockview.Readable(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestAge(t *testing.T) {
-	if got, ok := lockview.Age(holdfast.Record{Since: time.Now().Add(-time.Minute)}); !ok || got.Round(10*time.Second) != time.Minute {
-		t.Errorf("%v, %v", got, ok)
-	}
-	if got, ok := lockview.Age(holdfast.Record{Since: time.Now().Add(time.Hour)}); !ok || got != 0 {
-		t.Errorf("from the future: %v, %v", got, ok)
-	}
-	if _, ok := lockview.Age(holdfast.Record{}); ok {
-		t.Error("an unknown age")
-	}
-}
-
 // A hold that never expires differs from one in its last millisecond.
 func TestTimeLeft(t *testing.T) {
 	for _, test := range []struct {

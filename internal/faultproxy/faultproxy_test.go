@@ -2,10 +2,8 @@ package faultproxy
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,28 +84,6 @@ func answers(t *testing.T, conns ...net.Conn) {
 	}
 }
 
-// silent fails unless no answer comes to text, and the connection stays open.
-func silent(t *testing.T, conn net.Conn, text string) {
-	t.Helper()
-	if err := ask(conn, "", text, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("while the proxy holds: %v, want no answer", err)
-	}
-}
-
-func TestDelay(t *testing.T) {
-	p, _ := setUp(t)
-	conn := dial(t, p)
-	for _, way := range []Direction{Up, Down} {
-		p.Delay(way, 30*time.Millisecond, 40*time.Millisecond)
-		began := time.Now()
-		answers(t, conn)
-		if took := time.Since(began); took < 30*time.Millisecond {
-			t.Errorf("an answer came after %v, want at least 30ms", took)
-		}
-		p.Delay(way, 0, 0)
-	}
-}
-
 func TestLoss(t *testing.T) {
 	match := func(request []byte) bool { return bytes.Contains(request, []byte("lost")) }
 	for name, test := range map[string]struct {
@@ -135,22 +111,5 @@ func TestLoss(t *testing.T) {
 			}
 			answers(t, dial(t, p))
 		})
-	}
-}
-
-// What the proxy has started ends with it, whatever it was doing.
-func TestCleanup(t *testing.T) {
-	t.Parallel()
-	var p *Proxy
-	t.Run("busy", func(t *testing.T) {
-		p = Start(t, startEcho(t).addr)
-		p.Hold(Down)
-		silent(t, dial(t, p), "hello")
-		p.Delay(Up, time.Hour, time.Hour)
-		silent(t, dial(t, p), "hello")
-	})
-	p.group.Wait()
-	if n := len(p.conns); n != 0 {
-		t.Errorf("%d connections are left", n)
 	}
 }

@@ -36,20 +36,6 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// An owner has one entry. The second request may follow one that was applied.
-func TestOwnerAgain(t *testing.T) {
-	c := lockqueue.Counter{Clock: 1}
-	var q lockqueue.Queue[int]
-	req := &driver.Request{Owner: "A", TTL: 10}
-	for range 2 {
-		q.Acquire(req, 0, 0, &c)
-	}
-	_, _, err := q.Acquire(req, 0, 0, &c)
-	if err == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrNotApplied) || q.Len() != 1 {
-		t.Errorf("the request of an owner comes twice: %v, %d entries", err, q.Len())
-	}
-}
-
 func TestTokens(t *testing.T) {
 	const clock = 1_000_000_000
 	farthest := driver.MaxLead.Microseconds()

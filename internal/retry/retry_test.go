@@ -1,35 +1,10 @@
 package retry
 
 import (
-	"context"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 )
-
-func TestSleep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		if err := Sleep(t.Context(), time.Second); err != nil || time.Since(began) != time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		began = time.Now()
-		if err := Sleep(ctx, time.Hour); err != context.DeadlineExceeded || time.Since(began) != time.Minute {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		for _, d := range []time.Duration{-1, 0, 1, math.MaxInt64} {
-			if err := Sleep(ctx, d); err != context.DeadlineExceeded || time.Since(began) > time.Minute+1 {
-				t.Errorf("after the end of ctx, %v: %v after %v", d, err, time.Since(began))
-			}
-		}
-		if err := Sleep(t.Context(), -time.Second); err != nil {
-			t.Errorf("no time: %v", err)
-		}
-	})
-}
 
 func TestBackoff(t *testing.T) {
 	const least, most = 100 * time.Millisecond, 3 * time.Second

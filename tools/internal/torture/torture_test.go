@@ -4,12 +4,10 @@ package torture_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,10 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	_ "github.com/holdfast-go/holdfast/etcdstore"
 	_ "github.com/holdfast-go/holdfast/filestore"
-	"github.com/holdfast-go/holdfast/memstore"
+	_ "github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
 	_ "github.com/holdfast-go/holdfast/redisstore"
 	_ "github.com/holdfast-go/holdfast/s3store"
@@ -137,29 +134,6 @@ func TestStoresShare(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A store without shared locks, or locks with a limit, is not tried with them.
-func TestStoreDoesNotShare(t *testing.T) {
-	for name, o := range map[string]torture.Options{"shared": {Shared: true}, "limit": {Limit: 5}} {
-		o.Stores, o.Worker, o.Procs, o.Names, o.Dir = []string{"memory:"}, worker(""), 1, 1, t.TempDir()
-		o.Open = func(context.Context, []string, *holdfast.Config) (*holdfast.Client, error) {
-			return holdfast.New(plain{memstore.New()}, nil), nil
-		}
-		_, err := torture.Run(context.Background(), o)
-		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// plain is a store of exclusive locks.
-type plain struct{ driver.Store }
-
-func (p plain) Guarantees() driver.Guarantees {
-	g := p.Store.Guarantees()
-	g.Limits, g.Queue = false, false
-	return g
 }
 
 // together runs a few subtests at a time. They are idle for the most part, so
