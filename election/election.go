@@ -40,22 +40,6 @@ type Options struct {
 	// so that another can be elected; 0 means 1 s.
 	ResignDelay time.Duration
 
-	// Poll is the time between two lookups of Observe; 0 means 250 ms.
-	Poll time.Duration
-
-	// Elected is called when a term begins, before the function is.
-	Elected func(term Term)
-
-	// Deposed is called as soon as a term is over, once for each call of
-	// Elected. The function may not have returned yet. The reason matches
-	// holdfast.ErrLost, ErrResigned, or the reason for the end of Run's context. It
-	// matches holdfast.ErrReleased if the function returned by itself, and after
-	// Client.ReleaseAll or Close (after Close, holdfast.ErrClosed as well).
-	//
-	// Elected and Deposed must return quickly, and must not call Resign, which would
-	// wait for them. Deposed can run at the same time as the function.
-	Deposed func(term Term, reason error)
-
 	// Logger receives a record of each election, at level Info, and of faults of
 	// the store while the candidate waits, at level Warn. nil logs nothing.
 	Logger *slog.Logger
@@ -102,9 +86,6 @@ func New(locks *holdfast.Client, name string, o *Options) *Election {
 	}
 	if e.o.ResignDelay <= 0 {
 		e.o.ResignDelay = time.Second
-	}
-	if e.o.Poll <= 0 {
-		e.o.Poll = 250 * time.Millisecond
 	}
 	e.log = e.o.Logger
 	if e.log == nil {

@@ -83,17 +83,18 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 			reason error
 		}
 		ended, elected := make(chan ending, 9), make(chan time.Time, 9)
-		first := election.New(storetest.Client(t, cutOff, "first"), "office", &election.Options{
-			TTL:     ttl,
-			Deposed: func(_ election.Term, reason error) { ended <- ending{time.Now(), reason} },
+		first := election.New(storetest.Client(t, cutOff, "first"), "office", &election.Options{TTL: ttl})
+		second := election.New(storetest.Client(t, store, "second"), "office", &election.Options{TTL: ttl})
+		go first.Run(ctx, func(ctx context.Context, term election.Term) error {
+			<-ctx.Done()
+			ended <- ending{time.Now(), context.Cause(ctx)}
+			return nil
 		})
-		second := election.New(storetest.Client(t, store, "second"), "office", &election.Options{
-			TTL:     ttl,
-			Elected: func(election.Term) { elected <- time.Now() },
-		})
-		go first.Run(ctx, until)
 		synctest.Wait()
-		go second.Run(ctx, until)
+		go second.Run(ctx, func(ctx context.Context, term election.Term) error {
+			elected <- time.Now()
+			return until(ctx, term)
+		})
 		time.Sleep(5 * ttl)
 		if len(elected) != 0 {
 			t.Fatal("two lead")
@@ -176,14 +177,10 @@ func TestRunReturns(t *testing.T) {
 	for _, want := range []error{nil, ours} {
 		storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 			locks := storetest.Client(t, store, "leader")
-			var calls []string
-			e := election.New(locks, "office", &election.Options{
-				Elected: func(election.Term) { calls = append(calls, "elected") },
-				Deposed: func(_ election.Term, reason error) {
-					calls = append(calls, fmt.Sprint("deposed: ", errors.Is(reason, holdfast.ErrReleased)))
-				},
-			})
+			e := election.New(locks, "office", nil)
+			var term context.Context
 			err := e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+				term = ctx
 				if err := e.Run(ctx, until); !errors.Is(err, election.ErrRunning) {
 					t.Errorf("a second Run: %v", err)
 				}
@@ -192,8 +189,8 @@ func TestRunReturns(t *testing.T) {
 			if err != want {
 				t.Errorf("Run: %v, want %v", err, want)
 			}
-			if fmt.Sprint(calls) != "[elected deposed: true]" {
-				t.Errorf("calls of the hooks: %v", calls)
+			if cause := context.Cause(term); !errors.Is(cause, holdfast.ErrReleased) {
+				t.Errorf("the term has ended with %v", cause)
 			}
 			if _, err := e.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
 				t.Errorf("Leader: %v", err)
@@ -298,11 +295,12 @@ func TestCloseEndsRun(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		locks := storetest.Client(t, store, "leader")
 		var deposed error
-		e := election.New(locks, "office", &election.Options{Deposed: func(_ election.Term, reason error) { deposed = reason }})
+		e := election.New(locks, "office", nil)
 		ended := make(chan error, 1)
 		go func() {
 			ended <- e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
 				<-ctx.Done()
+				deposed = context.Cause(ctx)
 				time.Sleep(time.Second)
 				return nil
 			})

@@ -12,13 +12,12 @@ import (
 // leadership is the context that is passed to lead. It is done when the term ends.
 type leadership struct {
 	context.Context
-	lock        *holdfast.Lock
-	term        Term
-	end         context.CancelCauseFunc
-	reason      error         // why the term is over; set before deposedDone is closed
-	deposedDone chan struct{} // closed when Options.Deposed has returned
-	releaseErr  error         // why the lock may still be held; set before released is closed
-	released    chan struct{} // closed when the lock is released, or its release has failed
+	lock       *holdfast.Lock
+	term       Term
+	end        context.CancelCauseFunc
+	reason     error         // why the term is over; set when lead has returned
+	releaseErr error         // why the lock may still be held; set before released is closed
+	released   chan struct{} // closed when the lock is released, or its release has failed
 }
 
 // Err implements [context.Context]. The lock reads the clock, and ends the
@@ -34,11 +33,7 @@ func (l *leadership) Err() error {
 // beginTerm begins the term of a candidate that has just acquired the lock.
 // The context lockCtx is the context of the lock.
 func (e *Election) beginTerm(lockCtx context.Context) *leadership {
-	l := &leadership{
-		lock:        holdfast.FromContext(lockCtx),
-		deposedDone: make(chan struct{}),
-		released:    make(chan struct{}),
-	}
+	l := &leadership{lock: holdfast.FromContext(lockCtx), released: make(chan struct{})}
 	l.term = Term{
 		Leader:   l.lock.Holder(),
 		Token:    l.lock.Token(),
@@ -50,24 +45,13 @@ func (e *Election) beginTerm(lockCtx context.Context) *leadership {
 	e.current = l
 	e.mu.Unlock()
 	e.log.InfoContext(lockCtx, "elected", "election", e.name, "token", l.term.Token)
-	if e.o.Elected != nil {
-		e.o.Elected(l.term)
-	}
-	context.AfterFunc(l.Context, func() {
-		l.reason = context.Cause(l.Context)
-		if e.o.Deposed != nil {
-			e.o.Deposed(l.term, l.reason)
-		}
-		close(l.deposedDone)
-	})
 	return l
 }
 
-// finish ends the term when lead has returned, and waits until Options.Deposed
-// has returned.
+// finish ends the term when lead has returned.
 func (l *leadership) finish() {
 	l.end(errLeadReturned)
-	<-l.deposedDone
+	l.reason = context.Cause(l.Context)
 }
 
 // releaseLock releases the lock of the term, and wakes the calls of Resign that

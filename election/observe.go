@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -31,10 +32,10 @@ func (e *Election) Leader(ctx context.Context) (Term, error) {
 }
 
 // Observe yields the term in force, and then each change: a new term, or the
-// zero Term when no candidate leads. It looks the leader up every Options.Poll. A
-// term that begins and ends between two lookups is not yielded. The tokens that it
-// yields rise. A lookup that fails is yielded as an error, and Observe goes on. It
-// ends when ctx does.
+// zero Term when no candidate leads. It looks the leader up every 250 ms. A term that
+// begins and ends between two lookups is not yielded. The tokens that it yields rise.
+// A lookup that fails is yielded as an error, and Observe goes on. It ends when ctx
+// does.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		var last Term
@@ -56,7 +57,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 				}
 				yielded, last = true, term
 			}
-			if retry.Sleep(ctx, e.o.Poll) != nil {
+			if retry.Sleep(ctx, 250*time.Millisecond) != nil {
 				return
 			}
 		}

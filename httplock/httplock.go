@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -13,10 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// ErrKey is matched by the error passed to Options.Refuse if the key of a request
-// cannot be the name of a lock: see driver.MaxName.
-var ErrKey = errors.New("the key cannot be the name of a lock")
 
 // Options configure how requests are kept apart. The zero value, and nil, are good
 // defaults.
@@ -34,15 +29,10 @@ type Options struct {
 	// refuses them.
 	SharedReads bool
 
-	// RetryAfter is the time after which a request should be sent again if its key is
-	// taken; 0 means 1 s. It is sent in whole seconds, rounded up. If the store reports
-	// when the key will be free, or when it can serve again, that is sent instead.
-	RetryAfter time.Duration
-
 	// Refuse writes the response to a request that is not served: because its key is
 	// taken (err matches holdfast.ErrHeld), because the key cannot be the name of a lock
-	// (ErrKey), because the lock was lost at once, or because of the store, the Client
-	// or the Options. The header Retry-After is set where it is of use, and may be
+	// (holdfast.ErrInvalid: see driver.MaxName), because the lock was lost at once, or because
+	// of the store or the Client. The header Retry-After is set where it is of use, and may be
 	// changed. The default responds with 409, 400 or 503, or with 500 if the error would
 	// be the same for each request; each has a line of text.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
@@ -58,7 +48,8 @@ type Options struct {
 
 // Middleware returns middleware that holds the lock of a request's key while the
 // request is served. The key is the name of a lock, as in "invoice:42". A request
-// with an empty key is served without a lock. Middleware panics if locks or key is nil.
+// with an empty key is served without a lock. Middleware panics if locks or key is nil, and
+// if no lock can be acquired by the Client with these Options, whatever the key.
 func Middleware(locks *holdfast.Client, key func(*http.Request) string, o *Options) func(http.Handler) http.Handler {
 	if locks == nil || key == nil {
 		panic("httplock: Middleware needs a Client and a function for the key")
@@ -67,11 +58,13 @@ func Middleware(locks *holdfast.Client, key func(*http.Request) string, o *Optio
 	if o != nil {
 		m.o = *o
 	}
-	if m.o.RetryAfter <= 0 {
-		m.o.RetryAfter = time.Second
-	}
 	if m.o.Refuse == nil {
 		m.o.Refuse = respondRefusal
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel() // No request reaches the store.
+	if _, err := m.acquire(ended, "k", false); errors.Is(err, holdfast.ErrInvalid) {
+		panic(err)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serveRequest(w, r, next) })
@@ -92,9 +85,6 @@ func (m *middleware) serveRequest(w http.ResponseWriter, r *http.Request, next h
 	}
 	shared := m.o.SharedReads && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 	lock, err := m.acquire(r.Context(), key, shared)
-	if errors.Is(err, holdfast.ErrInvalid) && m.canAcquire() {
-		err = fmt.Errorf("%w: %w", ErrKey, err)
-	}
 	if err != nil {
 		m.refuseRequest(w, r, err)
 		return
@@ -134,15 +124,6 @@ func (m *middleware) acquire(ctx context.Context, key string, shared bool) (*hol
 	return m.locks.Acquire(ctx, key, o)
 }
 
-// canAcquire reports whether the Client and the Options can acquire a lock at all.
-// The context of its acquisition has ended, so that no request reaches the store.
-func (m *middleware) canAcquire() bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := m.acquire(ctx, "k", false)
-	return !errors.Is(err, holdfast.ErrInvalid)
-}
-
 // retryAfter returns the time after which to send the request again, or 0 if that
 // would fail again. The time left of a lock that is held does not count: its holder
 // renews the lock, or releases it sooner.
@@ -157,7 +138,7 @@ func (m *middleware) retryAfter(err error) time.Duration {
 	case driver.Permanent(err) && !errors.Is(err, holdfast.ErrClosed):
 		return 0
 	}
-	return m.o.RetryAfter
+	return time.Second
 }
 
 // respondRefusal is the default of Options.Refuse.
@@ -165,7 +146,7 @@ func respondRefusal(w http.ResponseWriter, _ *http.Request, err error) {
 	switch {
 	case errors.Is(err, holdfast.ErrHeld):
 		http.Error(w, "a request for the same is being served", http.StatusConflict)
-	case errors.Is(err, ErrKey):
+	case errors.Is(err, holdfast.ErrInvalid):
 		http.Error(w, "the key of the request is not valid", http.StatusBadRequest)
 	case driver.Permanent(err) && !errors.Is(err, holdfast.ErrClosed):
 		http.Error(w, "cannot be served", http.StatusInternalServerError)

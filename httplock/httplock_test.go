@@ -86,8 +86,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestRefusals: a key that cannot be locked is the fault of the request, options that cannot are
-// ours, and a store that is down is no Conflict. Retry-After is honest, and Refuse can write another
+// TestRefusals: a key that cannot be locked is the fault of the request, and a store that is down is
+// no Conflict. Retry-After is honest, and Refuse can write another
 // response.
 func TestRefusals(t *testing.T) {
 	store := memstore.New()
@@ -104,8 +104,6 @@ func TestRefusals(t *testing.T) {
 	if _, err := locks.Acquire(t.Context(), "held", nil); err != nil {
 		t.Fatal(err)
 	}
-	misconfigured := holdfast.New(store, &holdfast.Config{Holder: "a\nb"})
-	defer misconfigured.Close()
 	later := faultstore.Wrap(store)
 	later.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
 		return &driver.RetryError{Err: errors.New("loading"), After: 15 * time.Second}
@@ -132,21 +130,17 @@ func TestRefusals(t *testing.T) {
 		code  int
 		after string
 	}{
-		"too long":             {locks: locks, key: strings.Repeat("k", 256), code: http.StatusBadRequest},
-		"too long by prefix":   {locks: locks, key: strings.Repeat("k", 252), code: http.StatusBadRequest},
-		"control character":    {locks: locks, key: "a\x00b", code: http.StatusBadRequest},
-		"no UTF-8":             {locks: locks, key: "\xff", code: http.StatusBadRequest},
-		"TTL out of bounds":    {locks: locks, key: "a", o: &httplock.Options{TTL: -1}, code: http.StatusInternalServerError},
-		"Wait out of bounds":   {locks: locks, key: "a", o: &httplock.Options{Wait: -1}, code: http.StatusInternalServerError},
-		"client misconfigured": {locks: misconfigured, key: "a", code: http.StatusInternalServerError},
-		"held":                 {locks: locks, key: "held", code: http.StatusConflict, after: "1"},
-		"held, chosen":         {locks: locks, key: "held", o: &httplock.Options{RetryAfter: 2500 * time.Millisecond}, code: http.StatusConflict, after: "3"},
-		"waited in vain":       {locks: locks, key: "held", o: &httplock.Options{Wait: time.Millisecond}, code: http.StatusConflict, after: "1"},
-		"kept":                 {locks: locks, key: "kept", code: http.StatusConflict, after: "60"},
-		"client closed":        {locks: closed, key: "a", code: http.StatusServiceUnavailable, after: "1"},
-		"store down":           {locks: unavailable, key: "a", code: http.StatusServiceUnavailable, after: "1"},
-		"store down, chosen":   {locks: unavailable, key: "a", o: teapot, code: http.StatusTeapot, after: "1"},
-		"loading":              {locks: loading, key: "a", code: http.StatusServiceUnavailable, after: "15"},
+		"too long":           {locks: locks, key: strings.Repeat("k", 256), code: http.StatusBadRequest},
+		"too long by prefix": {locks: locks, key: strings.Repeat("k", 252), code: http.StatusBadRequest},
+		"control character":  {locks: locks, key: "a\x00b", code: http.StatusBadRequest},
+		"no UTF-8":           {locks: locks, key: "\xff", code: http.StatusBadRequest},
+		"held":               {locks: locks, key: "held", code: http.StatusConflict, after: "1"},
+		"waited in vain":     {locks: locks, key: "held", o: &httplock.Options{Wait: time.Millisecond}, code: http.StatusConflict, after: "1"},
+		"kept":               {locks: locks, key: "kept", code: http.StatusConflict, after: "60"},
+		"client closed":      {locks: closed, key: "a", code: http.StatusServiceUnavailable, after: "1"},
+		"store down":         {locks: unavailable, key: "a", code: http.StatusServiceUnavailable, after: "1"},
+		"store down, chosen": {locks: unavailable, key: "a", o: teapot, code: http.StatusTeapot, after: "1"},
+		"loading":            {locks: loading, key: "a", code: http.StatusServiceUnavailable, after: "15"},
 	} {
 		key := func(*http.Request) string { return test.key }
 		answer := httptest.NewRecorder()
@@ -220,6 +214,26 @@ func TestFailed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestMisconfigured: what can never acquire a lock is found before there is a request.
+func TestMisconfigured(t *testing.T) {
+	store := memstore.New()
+	locks, misconfigured := storetest.Client(t, store, ""), storetest.Client(t, store, "a\nb")
+	for name, make := range map[string]func(){
+		"TTL out of bounds":  func() { httplock.Middleware(locks, byPath, &httplock.Options{TTL: -1}) },
+		"Wait out of bounds": func() { httplock.Middleware(locks, byPath, &httplock.Options{Wait: -1}) },
+		"client":             func() { httplock.Middleware(misconfigured, byPath, nil) },
+	} {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); !errors.Is(err, holdfast.ErrInvalid) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			make()
+		}()
 	}
 }
 
