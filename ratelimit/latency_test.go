@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,49 +28,6 @@ func slow(before, after func() time.Duration) faultstore.Fault {
 
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 func upTo(d time.Duration) func() time.Duration   { return func() time.Duration { return rand.N(d) } }
-
-// TestSlowRelease: the window counts from the moment at which a call passes, and
-// not from the grant of its place.
-func TestSlowRelease(t *testing.T) {
-	const window = 3 * time.Second
-	for name, fault := range map[string]faultstore.Fault{
-		"request": slow(always(2900*time.Millisecond), always(0)),
-		"answer":  slow(always(0), always(2900*time.Millisecond)),
-		"lost":    faultstore.LoseReply,
-		"hangs":   faultstore.Hang,
-		"refused": faultstore.Refuse,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := faultstore.Wrap(memstore.New())
-				a, b := storetest.Client(t, store, ""), storetest.Client(t, store.Store, "")
-				store.Once(faultstore.Release, fault)
-				var passed []time.Time
-				var mu sync.Mutex
-				var group sync.WaitGroup
-				for _, locks := range []*holdfast.Client{a, b, a, b} {
-					group.Go(func() {
-						limit := ratelimit.New(locks, 1, window)
-						err := limit.Wait(t.Context(), "key")
-						for errors.Is(err, holdfast.ErrUnavailable) {
-							time.Sleep(100 * time.Millisecond)
-							err = limit.Wait(t.Context(), "key")
-						}
-						if err != nil {
-							t.Error(err)
-						}
-						mu.Lock()
-						defer mu.Unlock()
-						passed = append(passed, time.Now())
-					})
-					time.Sleep(time.Millisecond) // the first has the place
-				}
-				group.Wait()
-				apart(t, passed, 1, window)
-			})
-		})
-	}
-}
 
 // TestEdge: an answer that comes just in time lets the call pass, and the next one
 // a window later, no sooner. An answer that comes later does not.

@@ -3,11 +3,9 @@
 package s3store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -212,29 +210,6 @@ func backing(tb testing.TB, way func() *network) drivertest.Backing {
 	}
 }
 
-// A Release ends what an Acquire without a reply may still write, of a new name and of a known one.
-func TestLateAcquire(t *testing.T) {
-	t.Parallel()
-	late := &lateNetwork{next: inProcess{fake(t)}}
-	s, ctx := open(t, dial("", late), ""), t.Context()
-	for _, owner := range []string{"A", "B"} {
-		late.lose.Store(true)
-		req := driver.Request{Name: "name", Owner: owner, Holder: "h", TTL: time.Hour}
-		if res, err := s.Acquire(ctx, req); !errors.Is(err, errLost) || driver.IsNotApplied(err) {
-			t.Fatalf("an Acquire without a reply: %+v, %v", res, err)
-		}
-		if found, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: owner}); found || err != nil {
-			t.Errorf("Release of what has not arrived: %v, %v", found, err)
-		}
-		if resp, err := late.next.RoundTrip(late.lost); err != nil || resp.StatusCode != http.StatusPreconditionFailed {
-			t.Errorf("the write arrives after the Release: %v, %v, want a refusal", resp, err)
-		}
-		if records, err := s.Lookup(ctx, "name"); len(records) > 0 || err != nil {
-			t.Errorf("after the Release there is %v, %v", records, err)
-		}
-	}
-}
-
 // What others leave no time for is not applied, and can be done later: the store is there.
 func TestContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -253,21 +228,4 @@ func TestContended(t *testing.T) {
 			t.Errorf("Acquire of an object that always changes: %+v, %v; want a RetryError", res, err)
 		}
 	})
-}
-
-// A lateNetwork keeps the next write of a record to itself when it is told to.
-type lateNetwork struct {
-	next http.RoundTripper
-	lose atomic.Bool
-	lost *http.Request
-}
-
-func (n *lateNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPut || strings.HasSuffix(r.URL.Path, "~probe") || !n.lose.Swap(false) {
-		return n.next.RoundTrip(r)
-	}
-	body, err := io.ReadAll(r.Body)
-	n.lost = r.Clone(context.Background())
-	n.lost.Body = io.NopCloser(bytes.NewReader(body))
-	return nil, errors.Join(errLost, err)
 }

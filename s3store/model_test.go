@@ -180,7 +180,7 @@ func (s *search) apply(c *client) bool {
 		}
 	case release:
 		q.release(driver.ReleaseRequest{Owner: owner}, 0)
-		q.changed = s.broken != unwrittenRelease
+		q.changed = q.changed && s.broken != unwrittenRelease
 		c.answer = driver.Entry{State: driver.Lost}
 	}
 	next, changed := q.record(sight.record, 0)

@@ -121,11 +121,14 @@ func TestContractByExhaustion(t *testing.T) {
 		t.Run(strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			m := newModel(p)
-			m.explore()
-			t.Logf("%s: %d states", p.name, len(m.parents))
+			m.explore(state{now: 1, breaks: m.breaks, doubled: m.doubled})
+			t.Logf("%s: %d states", p.name, len(m.seen))
 			switch {
 			case p.violates == "" && m.wrong != "":
-				t.Errorf("%s:\n%s", m.wrong, m.history())
+				t.Error(m.wrong)
+				for _, step := range m.path {
+					t.Log(step())
+				}
 			case p.violates != "" && !strings.Contains(m.wrong, p.violates):
 				t.Errorf("found %q, want %q", m.wrong, p.violates)
 			}
@@ -192,14 +195,11 @@ type state struct {
 
 type model struct {
 	protocol
-	seed    maphash.Seed
-	seen    map[uint64]struct{} // hashes of states: two of a million are the same with a chance of 2^-25
-	todo    []state             // the states that have not been expanded, the last of parents
-	parents []int32
-	steps   []string // of the states, if texts is set
-	texts   bool
-	wrong   string // what is wrong with the last state
-	queue   lockqueue.Queue[uint8]
+	seed  maphash.Seed
+	seen  map[uint64]struct{} // hashes of states: two of a million are the same with a chance of 2^-25
+	path  []func() string     // the steps to the state that is looked at
+	wrong string              // what is wrong with that, which ends the search
+	queue lockqueue.Queue[uint8]
 }
 
 func newModel(p protocol) *model {
@@ -229,47 +229,30 @@ func (m *model) owners() uint8          { return uint8(len(m.limits) * m.attempt
 func (m *model) client(owner uint8) int { return int(owner) / m.attempts }
 func (m *model) limit(owner uint8) int  { return m.limits[m.client(owner)] }
 
-func (m *model) explore() {
-	s := state{now: 1, breaks: m.breaks, doubled: m.doubled}
-	m.todo, m.parents, m.steps = []state{s}, []int32{-1}, []string{""}
-	for next := 0; next < len(m.parents) && m.wrong == ""; next++ {
-		s := m.todo[0]
-		m.todo = m.todo[1:]
-		m.expand(s, func(t state, step func() string) { m.reach(int32(next), t, step) })
-	}
-}
-
-// history returns the steps that led to what is wrong. It searches again, and notes them.
-func (m *model) history() string {
-	again := newModel(m.protocol)
-	again.texts = true
-	again.explore()
-	var steps []string
-	for i := int32(len(again.parents) - 1); i > 0; i = again.parents[i] {
-		steps = append(steps, again.steps[i])
-	}
-	slices.Reverse(steps)
-	return strings.Join(steps, "\n")
-}
-
-func (m *model) reach(parent int32, s state, step func() string) {
-	if m.wrong != "" {
-		return
-	}
-	m.forget(&s)
-	hash := maphash.Comparable(m.seed, s)
-	if _, seen := m.seen[hash]; seen {
-		return
-	}
-	m.seen[hash] = struct{}{}
-	m.parents, m.todo = append(m.parents, parent), append(m.todo, s)
-	if m.texts {
-		m.steps = append(m.steps, fmt.Sprintf("%d. %s %+v", s.now, step(), s.entries))
-	}
-	m.wrong = m.check(&s)
-	if m.wrong == "" && m.waits && !m.everyWaitEnds(s) {
-		m.wrong = "a client waits for ever"
-	}
+// explore takes every step that is possible in a state, and goes on from there.
+func (m *model) explore(s state) {
+	m.expand(s, func(t state, step func() string) {
+		if m.wrong != "" {
+			return
+		}
+		m.forget(&t)
+		hash := maphash.Comparable(m.seed, t)
+		if _, seen := m.seen[hash]; seen {
+			return
+		}
+		m.seen[hash] = struct{}{}
+		m.path = append(m.path, func() string { return fmt.Sprintf("%d. %s %+v", t.now, step(), t.entries) })
+		m.wrong = m.check(&t)
+		if m.wrong == "" && m.waits && !m.everyWaitEnds(t) {
+			m.wrong = "a client waits for ever"
+		}
+		if m.wrong == "" {
+			m.explore(t)
+		}
+		if m.wrong == "" {
+			m.path = m.path[:len(m.path)-1]
+		}
+	})
 }
 
 // forget drops what can have no effect any more, so that fewer states differ.

@@ -245,13 +245,8 @@ func TestFilesNameMetricsThatExist(t *testing.T) {
 type dashboard struct {
 	Title  string
 	Panels []struct {
-		ID                       int
 		Type, Title, Description string
-		GridPos                  struct{ H, W, X, Y int }
-		FieldConfig              struct {
-			Defaults struct{ Unit string }
-		}
-		Targets []struct{ RefID, Expr string }
+		Targets                  []struct{ RefID, Expr string }
 	}
 }
 
@@ -270,34 +265,17 @@ func readDashboard(t *testing.T) (d dashboard) {
 // dashboardVariables replaces the variables of the dashboard by all jobs, stores and groups.
 var dashboardVariables = strings.NewReplacer("$__rate_interval", "5m", `"$job"`, `".*"`, `"$store"`, `".*"`, `"$group"`, `".*"`)
 
-// Each panel of the dashboard has a title, a unit and a query, and fits on its page. Its
-// description has what a gap means.
+// The queries of the dashboard are those of PromQL, and the description of each panel has what a gap
+// means.
 func TestDashboard(t *testing.T) {
 	dashboard := readDashboard(t)
-	ids, taken := map[int]bool{}, map[[2]int]string{}
 	panels := 0
 	var rules []any // The queries are those of PromQL if rules can consist of them.
 	for _, panel := range dashboard.Panels {
-		if panel.Title == "" || ids[panel.ID] {
-			t.Errorf("panel %d has the title %q", panel.ID, panel.Title)
-		}
-		ids[panel.ID] = true
-		for x := range panel.GridPos.W {
-			for y := range panel.GridPos.H {
-				at := [2]int{panel.GridPos.X + x, panel.GridPos.Y + y}
-				if other, ok := taken[at]; ok || at[0] >= 24 {
-					t.Errorf("panel %q is on %q, or beside the page", panel.Title, other)
-				}
-				taken[at] = panel.Title
-			}
-		}
 		if panel.Type == "row" {
 			continue
 		}
 		panels++
-		if panel.FieldConfig.Defaults.Unit == "" || len(panel.Targets) == 0 {
-			t.Errorf("panel %q has no unit, or no query", panel.Title)
-		}
 		if !strings.Contains(panel.Description, "gap") {
 			t.Errorf("panel %q does not describe a gap: %q", panel.Title, panel.Description)
 		}

@@ -11,34 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// Every contender does what it is measured at: it keeps others out until it lets go.
-func TestRedisContenders(t *testing.T) {
-	server := servers.StartRedis(t)
-	for _, c := range Redis() {
-		t.Run(c.Name, func(t *testing.T) {
-			server.Do("FLUSHALL")
-			exclude(t, c, []string{server.Addr})
-		})
-	}
-}
-
-func TestEtcdContenders(t *testing.T) {
-	addrs := servers.EtcdAddrs(servers.StartEtcdCluster(t, 1))
-	for _, c := range Etcd() {
-		t.Run(c.Name, func(t *testing.T) { exclude(t, c, addrs) })
-	}
-}
-
-func TestQuorumContenders(t *testing.T) {
-	var addrs []string
-	for _, server := range servers.StartRedises(t, 3) {
-		addrs = append(addrs, server.Addr)
-	}
-	for _, c := range Quorum() {
-		t.Run(c.Name, func(t *testing.T) { exclude(t, c, addrs) })
-	}
-}
-
 // The libraries that docs/migrating.md has share locks with Redis exclude us, and we exclude them.
 func TestForeignLibraries(t *testing.T) {
 	t.Parallel()
@@ -62,12 +34,6 @@ type prefixed struct {
 
 func (l prefixed) Acquire(ctx context.Context, name string) (Held, error) {
 	return l.Locker.Acquire(ctx, l.prefix+name)
-}
-
-// exclude lets two clients of a kind want one name.
-func exclude(t *testing.T, c Contender, addrs []string) {
-	t.Helper()
-	excludeEachOther(t, open(t, c, addrs), open(t, c, addrs))
 }
 
 func excludeEachOther(t *testing.T, first, second Locker) {
