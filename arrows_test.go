@@ -18,15 +18,15 @@ var arrows = map[string][]string{
 	"memstore":    {"driver", "internal/lockqueue", "internal/notices"},
 	"etcdstore":   {"driver", "internal/batch", "internal/notices", "internal/retry", "internal/transport", "go.etcd.io/etcd", "google.golang.org", "go.uber.org", "golang.org/x", "github.com/coreos/go-semver", "github.com/coreos/go-systemd", "github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway"},
 	"s3store":     {"driver", "internal/lockqueue", "internal/notices", "internal/retry", "github.com/aws"},
-	"filestore":   {"driver", "internal/lockqueue", "internal/notices", "internal/retry", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
+	"filestore":   {"driver", "internal/lockqueue", "internal/notices", "internal/retry", "golang.org/x/sys"},
 	"pgstore":     {"driver", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 	"quorumstore": {"driver"},
 
 	"pgstore/advisory": {"driver", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},
 
 	// An examination knows all stores of this module, and the page shows examinations.
-	"doctor": {"", "driver", "filestore", "quorumstore", "pgstore", "redisstore", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "internal/transport", "github.com/fsnotify/fsnotify", "github.com/jackc", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text"},
-	"lockui": {"doctor", "internal/lockview", "", "driver", "filestore", "quorumstore", "pgstore", "redisstore", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "internal/transport", "github.com/fsnotify/fsnotify", "github.com/jackc", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text"},
+	"doctor": {"", "driver", "filestore", "quorumstore", "pgstore", "redisstore", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "internal/transport", "github.com/jackc", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text"},
+	"lockui": {"doctor", "internal/lockview", "", "driver", "filestore", "quorumstore", "pgstore", "redisstore", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "internal/transport", "github.com/jackc", "github.com/redis/go-redis", "github.com/cespare/xxhash", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text"},
 
 	// The recipes know no store.
 	"election":        {"", "driver", "internal/retry"},

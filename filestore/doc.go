@@ -6,9 +6,8 @@
 // Exclusion among all processes of one host that open the same folder, of different users and in
 // different containers too if they share it.
 //
-// Order: the waiters of a name get it in the order in which they came, over all processes. The
-// first sixteen are notified of their turn at once, if the system has room for one more watch. The
-// others look every 10 ms for each place before them.
+// Order: the waiters of a name get it in the order in which they came, over all processes. Each is
+// notified of its turn at once.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. The first process that waits sees that within 10
@@ -59,14 +58,15 @@
 // links does (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
 // affected.
 //
-// Each request reads all entries of its name: beside 1,000 shared holds one more takes half a
-// millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. A waiter
-// watches 32 of the processes that hold a name. It detects the death of any other when it looks at
-// its place.
+// A request reads all entries of its name, save one that keeps a place behind the same hold: beside
+// 1,000 shared holds one more takes half a millisecond. A name with so many that its file has 8 MB,
+// some 20,000, gets no more. A waiter watches 32 of the processes that hold a name. It detects the
+// death of any other when it looks at its place.
 //
 // What was not released when a Store is closed is free then, unless it is detached.
 //
-// On Windows the clock has steps of 16 ms, by which all that ends lasts longer.
+// On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
+// for notices every 20 ms.
 //
 // # Server set-up
 //
@@ -80,9 +80,9 @@
 // alone. Changing the permissions later does not change those of existing files.
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read. Hidden are a file for each open Store (.session-…), one for each kernel
-// lock, which is locked and keeps tokens rising (.lock-…), and an empty one for it to use
-// (.spare-…).
+// which people can read. Hidden are a named pipe for each open Store (.session-…), and a file for
+// each kernel lock, which is locked and keeps tokens rising (.lock-…). The file system must have
+// named pipes, which FAT has not.
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

@@ -13,7 +13,6 @@ import (
 // How a file is locked.
 const (
 	exclusive = syscall.LOCK_EX
-	shared    = syscall.LOCK_SH | syscall.LOCK_NB
 	unlocked  = syscall.LOCK_UN
 )
 
@@ -25,9 +24,8 @@ const (
 	clockStep = time.Duration(0)
 )
 
-// setLock locks or unlocks the whole file. For an exclusive lock it waits. If a shared one is not
-// free, it returns errLocked. The lock belongs to the open file description, not to the process: it
-// lasts until the last descriptor is closed, in any process.
+// setLock locks or unlocks the whole file. It waits for the lock, which belongs to the open file
+// description, not to the process: it lasts until the last descriptor is closed, in any process.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -39,9 +37,6 @@ func setLock(f *os.File, how int) error {
 			result = syscall.Flock(int(fd), how)
 		}
 	})
-	if errors.Is(result, syscall.EWOULDBLOCK) {
-		return errLocked
-	}
 	return errors.Join(err, result)
 }
 

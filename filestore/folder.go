@@ -224,41 +224,6 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 	return opened, info, nil
 }
 
-// spareFile returns the name of the empty file that a name of a kernel lock has left, for the next
-// one that needs a file: to rename a file takes a quarter of the time that it takes to delete one
-// and to make another. In a folder that others may write there is none.
-func spareFile(number int) string { return fmt.Sprintf(".spare-%02d", number) }
-
-// leave makes an open file, which is that of a name, the spare one, and closes it.
-func (f *folder) leave(opened *os.File, file string) error {
-	err := opened.Truncate(0) // An empty file is as none, also if a kill leaves it.
-	opened.Close()            // Windows does not delete it before.
-	if err != nil {
-		return f.notApplied("delete", file, f.Remove(file))
-	}
-	if f.mode == 0o600 && f.Rename(file, spareFile(lockOf(file))) == nil {
-		return nil
-	}
-	return wrapErr("delete", f.path(file), f.Remove(file))
-}
-
-// createName makes the file of a name, of the spare one if there is one that serves.
-func (f *folder) createName(file string) (*os.File, error) {
-	if f.mode == 0o600 && f.Rename(spareFile(lockOf(file)), file) == nil {
-		opened, info, err := f.open(file, os.O_RDWR)
-		if err == nil && info.Size() == 0 {
-			return opened, nil
-		}
-		opened.Close() // or nothing, if it is nil
-	}
-	made, err := f.create(file)
-	if errors.Is(err, fs.ErrExist) { // Its maker was killed, it is of another boot, or a bad spare one.
-		_ = f.Remove(file)
-		made, err = f.create(file)
-	}
-	return made, err
-}
-
 // create makes a file that must not exist, with the permissions of the folder's files whatever the
 // umask. It is for the group of the folder. One to which this user cannot give it is for this user
 // alone: those of the user's own group need not be allowed to write the folder.
@@ -267,14 +232,19 @@ func (f *folder) create(file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	mode := f.mode
-	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {
-		mode = 0o600
-	}
-	if err := made.Chmod(mode); err != nil {
+	if err := f.share(made); err != nil {
 		made.Close()
 		_ = f.Remove(file)
 		return nil, err
 	}
 	return made, nil
+}
+
+// share gives a new file the permissions of the folder's files.
+func (f *folder) share(made *os.File) error {
+	mode := f.mode
+	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {
+		mode = 0o600
+	}
+	return made.Chmod(mode)
 }

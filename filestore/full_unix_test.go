@@ -103,7 +103,16 @@ func roleFill(s *Store, _ []string) error {
 			return fmt.Errorf("with files of up to %d bytes: %w", limit, err)
 		}
 	}
-	for limit := uint64(headerSize); limit < headerSize+1200; limit += 97 { // in the middle of the entries
+	file, err := os.ReadFile(s.pathOf("held"))
+	if err != nil {
+		return err
+	}
+	middle := bytes.Index(file, []byte(endKey)) + len(endKey) + endWidth/2
+	limits := []uint64{uint64(middle)} // in the middle of an end, and of the entries
+	for limit := uint64(headerSize); limit < headerSize+1200; limit += 97 {
+		limits = append(limits, limit)
+	}
+	for _, limit := range limits {
 		if err := limitFiles(limit); err != nil {
 			return err
 		}
@@ -117,8 +126,19 @@ func roleFill(s *Store, _ []string) error {
 		} else if err := sayFull(err, s.pathOf("held")); err != nil {
 			return fmt.Errorf("a place with files of up to %d bytes: %w", limit, err)
 		}
-		if records, err := s.Lookup(ctx, "held"); len(records) != 1 || err != nil {
-			return fmt.Errorf("lookup with files of up to %d bytes: %v, %w", limit, records, err)
+		now, err := s.Renew(ctx, []driver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: 2 * time.Hour}})
+		if full := sayFull(err, s.pathOf("held")); full != nil && (err != nil || now[0].State != driver.Held) {
+			return fmt.Errorf("renew with files of up to %d bytes: %w", limit, full)
+		}
+		records, lookupErr := s.Lookup(ctx, "held")
+		if len(records) != 1 || lookupErr != nil || err != nil && records[0].Remaining > time.Hour {
+			return fmt.Errorf("lookup with files of up to %d bytes: %v, %w", limit, records, lookupErr)
+		}
+		limitFiles(1 << 30)
+		released := release(s, held)
+		held = request("held", time.Hour)
+		if res, err := s.Acquire(ctx, held); err != nil || !res.Granted || released != nil {
+			return fmt.Errorf("a new hold: %v, %w", res, errors.Join(released, err))
 		}
 	}
 	if c, err := os.ReadFile(s.lockOf("free")); err != nil || !bytes.Equal(c, counter) {
@@ -137,8 +157,7 @@ func roleFill(s *Store, _ []string) error {
 	return nil
 }
 
-// checkFullAtFirst checks the first request in a folder: its session does not
-// fit, and then its clock does not.
+// checkFullAtFirst checks the first request in a folder, in which the counter does not fit.
 func checkFullAtFirst(ctx context.Context, dir string) error {
 	s, err := New(dir, nil)
 	if err != nil {
@@ -147,7 +166,7 @@ func checkFullAtFirst(ctx context.Context, dir string) error {
 	for _, step := range []struct {
 		limit uint64
 		file  string
-	}{{0, sessionFile("")}, {60, ".lock"}, {100, ".lock"}} {
+	}{{0, ".lock"}, {60, ".lock"}, {100, ".lock"}} {
 		if err := limitFiles(step.limit); err != nil {
 			return err
 		}

@@ -21,9 +21,9 @@ import (
 // The file of a name has a header, which is a line of JSON with spaces up to a fixed size, and the
 // entries, which are JSON too, with a line for each:
 //
-//	{"holdfast":4,"boot":"…","boot_began_ms":9,"at":2048,"size":300,"name":"deploy"}
+//	{"holdfast":5,"boot":"…","boot_began_ms":9,"change":9,"at":2048,"size":300,"name":"deploy"}
 //	[
-//	 {"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	 {"token":9,"tokens":1,"limit":1,"until_ns":          9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //	,{"token":10,…}
 //	]
 //
@@ -31,19 +31,20 @@ import (
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
 //
-// A change of bytes in one page is written in place, such as that of an end, which has a fixed
-// width. Any other change writes the entries where the former ones are not, and then the header,
-// which says where the entries are. So a kill leaves the former ones or the new ones: the kernel
-// writes what is in one page whole or not at all.
+// A change writes the entries where the former ones are not, and then the header, which says where
+// they are, and has another number for each change. So a kill leaves the former ones or the new
+// ones: the kernel writes what is in one page whole or not at all. The end of an entry is changed
+// in place, since a renewal changes nothing else.
 
 // nameFormat is the number in the first field of a name's file. A later format that this version
 // must not misread gets another number.
-const nameFormat = 4
+const nameFormat = 5
 
 // A header is the first line of a name's file.
 type header struct {
 	name string
 	bootMark
+	change   int64 // no other header of the name has had it
 	at, size int64 // of the entries, in bytes
 }
 
@@ -70,15 +71,23 @@ type publicData struct {
 }
 
 const (
-	// headerSize is the size of a header, which is in one page of the file: the kernel writes a
-	// page whole or not at all when the process is killed.
+	// pageSize is the size of what the kernel writes whole or not at all when the process is
+	// killed. A header is in one page.
+	pageSize   = 4096
 	headerSize = 2048
 
-	headerText = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"at":%d,"size":%d,"name":%s}`
+	headerText = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"change":%d,"at":%d,"size":%d,"name":%s}`
 
 	entriesBegin = "[\n"
-	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entryText    = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%*d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 	entriesEnd   = "]\n"
+
+	// The end of an entry has a fixed width, so that it can be changed in place.
+	endKey   = `"until_ns":`
+	endWidth = 19
+
+	// maxFixed is the most that the fields of an entry up to the owner take.
+	maxFixed = 384
 
 	// mostRead is the size of the most entries that are read.
 	mostRead = 16 << 20
@@ -86,67 +95,76 @@ const (
 
 // encode returns the header as it is written.
 func (h *header) encode() []byte {
-	line := fmt.Appendf(make([]byte, 0, headerSize), headerText, nameFormat, h.boot, h.began, h.at, h.size, encodeJSON(h.name))
+	line := fmt.Appendf(make([]byte, 0, headerSize), headerText,
+		nameFormat, h.boot, h.began, h.change, h.at, h.size, encodeJSON(h.name))
 	line = append(line, blank[:headerSize-len(line)]...)
 	line[headerSize-1] = '\n'
 	return line
 }
 
 // encodeEntries returns the entries of a queue as they are written, of which that of an owner may
-// have changed since it was read.
-func encodeEntries(q *queue, owner string) []byte {
-	text := make([]byte, 0, 384*q.Len())
+// have changed since it was read, and where its line begins.
+func encodeEntries(q *queue, owner string) (text []byte, line int) {
+	text = make([]byte, 0, 384*q.Len())
 	text = append(text, entriesBegin...)
 	separator := byte(' ')
 	for _, e := range q.Entries() {
 		text = append(text, separator)
+		if e.Owner == owner {
+			line = len(text)
+		}
 		if e.Data.line != "" && e.Owner != owner {
 			text = append(text, e.Data.line...)
 		} else {
-			text = fmt.Appendf(text, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept,
+			text = fmt.Appendf(text, entryText, e.Token, e.Tokens, e.Limit, endWidth, e.Until, e.Kept,
 				e.Data.detached, e.Data.session, e.Owner, e.Data.public)
 		}
 		text = append(text, '\n')
 		separator = ','
 	}
-	return append(text, entriesEnd...)
+	return append(text, entriesEnd...), line
 }
 
-// readFile reads a name's file: its header, and its entries as they are written, and in their order.
-// With errNotOurs, text is what is in the place of the header.
-func readFile(file *os.File) (h header, text string, entries []entry, err error) {
+// readHeader reads the header of a name's file. With errNotOurs, text is what is in its place.
+func readHeader(file *os.File) (h header, text string, err error) {
 	line := make([]byte, headerSize)
 	n, err := file.ReadAt(line, 0)
 	if err != nil && err != io.EOF {
-		return h, "", nil, err
+		return h, "", err
 	}
 	text = string(line[:n])
 	if strings.Trim(text, "\x00") == "" {
-		return h, "", nil, errUnmade
+		return h, "", errUnmade
 	}
 	first, _, isLine := strings.Cut(text, "\n")
 	f := fields{rest: first, ok: isLine && n == headerSize}
 	if format := f.number(`{"holdfast":`, 0, math.MaxInt64); f.ok && format != nameFormat {
-		return h, text, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, format)
+		return h, text, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, format)
 	}
 	h.bootMark = f.bootMark()
+	h.change = f.number(`"change":`, 1, math.MaxInt64/2)
 	h.at = f.number(`"at":`, headerSize, 4*mostRead)
 	h.size = f.number(`"size":`, 0, mostRead)
 	err = json.Unmarshal([]byte("{"+f.rest), &struct {
 		Name *string `json:"name"`
 	}{&h.name})
 	if err != nil || !f.ok || h.name == "" {
-		return h, text, nil, errNotOurs
+		return h, text, errNotOurs
 	}
+	return h, text, nil
+}
+
+// readEntries reads the entries of a name's file, as they are written, and in their order.
+func (h *header) readEntries(file *os.File) (text string, entries []entry, err error) {
 	body := make([]byte, h.size)
 	if _, err := file.ReadAt(body, h.at); err != nil && err != io.EOF {
-		return h, "", nil, err
+		return "", nil, err
 	}
-	all := string(body)
-	rest, begins := strings.CutPrefix(all, entriesBegin)
+	text = string(body)
+	rest, begins := strings.CutPrefix(text, entriesBegin)
 	rest, ends := strings.CutSuffix(rest, entriesEnd)
 	if !begins || !ends {
-		return h, text, nil, errNotOurs
+		return text, nil, errNotOurs
 	}
 	entries = make([]entry, 0, len(rest)/256)
 	for separator, last := " ", int64(0); rest != ""; separator = "," {
@@ -154,13 +172,13 @@ func readFile(file *os.File) (h header, text string, entries []entry, err error)
 		line, rest, _ = strings.Cut(rest, "\n")
 		line, isSeparate := strings.CutPrefix(line, separator)
 		e, ok := decodeEntry(line)
-		if !isSeparate || !ok || e.Token <= last || e.Token > driver.MaxToken {
-			return h, text, nil, errNotOurs
+		if !isSeparate || !ok || e.Token <= last {
+			return text, nil, errNotOurs
 		}
 		last = e.Token
 		entries = append(entries, e)
 	}
-	return h, all, entries, nil
+	return text, entries, nil
 }
 
 var (
@@ -174,7 +192,7 @@ func decodeEntry(line string) (e entry, ok bool) {
 	e.Token = f.number(`{"token":`, 1, driver.MaxToken)
 	e.Tokens = int(f.number(`"tokens":`, 1, driver.MaxTokens))
 	e.Limit = int(f.number(`"limit":`, 1, driver.Shared))
-	e.Until = time.Duration(f.number(`"until_ns":`, 1, math.MaxInt64/2))
+	e.Until = time.Duration(f.number(endKey, 1, math.MaxInt64/2))
 	e.Kept = f.flag(`"kept":`)
 	e.Data.detached = f.flag(`"detached":`)
 	e.Data.session = f.text(`"session":`)
@@ -182,6 +200,34 @@ func decodeEntry(line string) (e entry, ok bool) {
 	e.Data.public = f.rest
 	e.Data.line = line
 	return e, f.ok && len(e.Data.session) == sessionIDLen && len(e.Owner) == 2*sha256.Size
+}
+
+// A placeInFile is where the line of a place was written, by which change.
+type placeInFile struct{ change, line int64 }
+
+// readEntry reads the fields of an entry whose line begins at a place in the file.
+func readEntry(file *os.File, line int64) (entry, bool) {
+	text := make([]byte, maxFixed)
+	n, _ := file.ReadAt(text, line)
+	return decodeEntry(string(text[:n]))
+}
+
+// errNotInPlace means that an end cannot be changed in place: it is in two pages, so that a kill
+// could leave a part of it.
+var errNotInPlace = errors.New("the end of an entry is not in one page")
+
+// writeEnd changes the end of an entry in the file, which was read as line, and begins at offset.
+func writeEnd(file *os.File, line string, offset int64, end time.Duration) error {
+	at := strings.Index(line, endKey) + len(endKey)
+	offset += int64(at)
+	if offset/pageSize != (offset+endWidth-1)/pageSize || line[at+endWidth] != ',' {
+		return errNotInPlace
+	}
+	_, err := file.WriteAt(fmt.Appendf(nil, "%*d", endWidth, end), offset)
+	if err != nil {
+		_, _ = file.WriteAt([]byte(line[at:at+endWidth]), offset) // A part of it may be there.
+	}
+	return err
 }
 
 // fields are those of a line of JSON, which are read in the order in which they are written.
@@ -198,7 +244,7 @@ func (f *fields) next(key string) string {
 }
 
 func (f *fields) number(key string, least, most int64) int64 {
-	n, err := strconv.ParseInt(f.next(key), 10, 64)
+	n, err := strconv.ParseInt(strings.TrimLeft(f.next(key), " "), 10, 64)
 	f.ok = f.ok && err == nil && least <= n && n <= most
 	return n
 }

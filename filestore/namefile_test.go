@@ -85,21 +85,26 @@ func TestManyEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	_, _, entries, err := readFile(file)
+	h, _, err := readHeader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, entries, err := h.readEntries(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	entries[0].Data.line = ""
 	full.Restore(entries)
-	line := len(encodeEntries(&full, "")) - len(entriesBegin+entriesEnd)
+	text, _ := encodeEntries(&full, "")
+	line := len(text) - len(entriesBegin+entriesEnd)
 	for size := 0; size < mostRead/2-64<<10; size += line {
 		last := entries[len(entries)-1]
 		last.Owner, last.Token = newActor("name", fmt.Sprint(last.Token)).hash, last.Token+1
 		entries = append(entries, last)
 	}
 	full.Restore(entries[1:])
-	text := encodeEntries(&full, "")
-	h := header{name: "name", bootMark: s.host.bootMark(), at: headerSize, size: int64(len(text))}
+	text, _ = encodeEntries(&full, "")
+	h.size = int64(len(text))
 	writeFile(t, s.pathOf("name"), string(h.encode())+string(text))
 	more := 0
 	for err := error(nil); err == nil; more++ {

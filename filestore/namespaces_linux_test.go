@@ -11,11 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
-func init() { roles["full"], roles["watchless"] = roleFull, roleWatchless }
+func init() { roles["full"] = roleFull }
 
 // inside runs a command as unshare(1) does, as the root of a user namespace, which every user may
 // be.
@@ -138,39 +136,4 @@ func (s *Store) makeDeadSession() (*os.File, error) {
 		return nil, err
 	}
 	return dead.file, nil
-}
-
-// Where the kernel has no room for a watch, a waiter is notified all the same, and so is one far
-// from the front.
-func TestWaitWithoutInotify(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	for range 3 {
-		held, _ := granted(t, s, "name", time.Hour)
-		c := inside(t, command("watchless", dir))
-		if line := c.line(); line != "waits" {
-			t.Fatal(line)
-		}
-		began := time.Now()
-		released(t, s, held)
-		c.number()
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("the name was taken after %v", took)
-		}
-		c.finish()
-	}
-}
-
-// roleWatchless waits for a name in a user namespace without inotify, where a look at its place
-// would come too late.
-func roleWatchless(s *Store, _ []string) error {
-	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0o600); err != nil {
-		return err
-	}
-	if _, err := fsnotify.NewWatcher(); err == nil {
-		return errors.New("there is room for a watch")
-	}
-	token, err := takeTurn(s, request("name", time.Hour), func() { fmt.Println("waits") })
-	fmt.Println(token)
-	return err
 }

@@ -3,6 +3,7 @@ package filestore
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -41,4 +42,9 @@ func networkNameOf(dir string) (string, error) {
 		return "", nil
 	}
 	return name, nil
+}
+
+// makePipe makes a named pipe in a folder.
+func makePipe(dir *os.File, name string) error {
+	return syscall.Mkfifo(filepath.Join(dir.Name(), name), 0o600)
 }

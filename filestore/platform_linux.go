@@ -105,3 +105,8 @@ func networkNameOf(dir string) (string, error) {
 	err := syscall.Statfs(dir, &fs)
 	return networkFileSystems[uint32(fs.Type)], err
 }
+
+// makePipe makes a named pipe in a folder.
+func makePipe(dir *os.File, name string) error {
+	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
+}

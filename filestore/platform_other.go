@@ -4,7 +4,10 @@ package filestore
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -16,3 +19,8 @@ func thisHost() (host, error) {
 // networkNameOf returns "": network file systems are not recognized here, so the caller of Open
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
+
+// makePipe makes a named pipe in a folder.
+func makePipe(dir *os.File, name string) error {
+	return syscall.Mkfifo(filepath.Join(dir.Name(), name), 0o600)
+}

@@ -15,7 +15,6 @@ import (
 // How a file is locked.
 const (
 	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK
-	shared    = windows.LOCKFILE_FAIL_IMMEDIATELY
 	unlocked  = -1
 )
 
@@ -24,9 +23,8 @@ const (
 	clockStep = 16 * time.Millisecond
 )
 
-// setLock locks or unlocks a byte far behind the end of the file. For an exclusive lock it waits.
-// If a shared one is not free, it returns errLocked. Locks are mandatory on Windows: one on the
-// contents would keep others from reading them.
+// setLock locks or unlocks a byte far behind the end of the file. It waits for an exclusive lock.
+// Locks are mandatory on Windows: one on the contents would keep others from reading them.
 func setLock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -41,9 +39,6 @@ func setLock(f *os.File, how int) error {
 			result = windows.LockFileEx(windows.Handle(fd), uint32(how), 0, 1, 0, &at)
 		}
 	})
-	if errors.Is(result, windows.ERROR_LOCK_VIOLATION) || errors.Is(result, windows.ERROR_IO_PENDING) {
-		return errLocked
-	}
 	return errors.Join(err, result)
 }
 

@@ -19,16 +19,20 @@ import (
 
 // A state is that of a name, from its file, while a request has the kernel lock.
 type state struct {
-	examiner
+	folder *folder
 	lock   *kernelLock
 	file   string
 	who    actor
-	own    *session // of this Store; nil if it needs none
+	own    *session      // of this Store; nil if it needs none
+	now    time.Duration // of the boot clock, since the name was locked
+
+	living  map[string]bool // the sessions that were examined
+	failure error           // of the first that could not be
+
 	opened *os.File // nil if it is missing
 	header header
 	former string // the entries as they were read
 	queue  queue
-	now    time.Duration // of the boot clock, since the name was locked
 
 	firstPlace int64 // its token in the file as it was read; 0 if there is none
 	broken     []entry
@@ -47,12 +51,10 @@ func newActor(name, owner string) actor {
 	return actor{name: name, owner: owner, hash: hex.EncodeToString(sum[:])}
 }
 
-// update does a verb on the state in a file. It writes what has changed, and then notifies the
-// owners of entries that have become holds, apart from the actor, and of those that were broken. If
-// verb returns an error, nothing is written. Nothing is done if begin, which is called when the
-// file is locked, returns false.
+// update makes a request under the kernel lock of a file. Nothing is done if begin, which is called
+// when the file is locked, returns false.
 func (f *folder) update(
-	own *session, file string, who actor, begin func() bool, verb func(*state) error,
+	own *session, file string, who actor, begin func() bool, request func(*state) error,
 ) error {
 	lock := &f.locks[lockOf(file)]
 	if err := lock.lock(); err != nil {
@@ -63,25 +65,49 @@ func (f *folder) update(
 		return nil
 	}
 	st := &state{
-		examiner: examiner{folder: f, living: map[string]bool{}},
-		lock:     lock, file: file, who: who, own: own, now: f.store.host.uptime(),
+		folder: f, lock: lock, file: file, who: who, own: own, now: f.store.host.uptime(),
+		living: map[string]bool{},
 	}
-	err := st.read()
-	if err == nil {
-		err = verb(st)
-	}
-	if err = cmp.Or(err, st.failure); err == nil {
-		err = st.write()
-	}
-	if err == nil && own != nil && who.hash != "" {
-		own.note(st) // before others can read the entry, and send a notice
-	}
+	err := request(st)
 	st.opened.Close() // or nothing, if it is nil
 	_ = setLock(lock.file, unlocked)
 	if err == nil {
 		st.tell()
 	}
 	return err
+}
+
+// apply does a verb on the entries in the file, and writes what has changed. The owners of entries
+// that have become holds, apart from the actor, and of those that were broken are notified after
+// it. If verb returns an error, nothing is written.
+func (st *state) apply(verb func(*state) error) error {
+	if err := st.read(); err != nil {
+		return err
+	}
+	if err := cmp.Or(verb(st), st.failure); err != nil {
+		return err
+	}
+	line, err := st.write()
+	if err == nil && st.own != nil && st.who.hash != "" {
+		st.own.note(st, line) // before others can read the entry, and send a notice
+	}
+	return err
+}
+
+// isAlive reports whether the process of a session lives. It looks at each session once.
+func (st *state) isAlive(id string) bool {
+	alive, known := st.living[id]
+	if known {
+		return alive
+	}
+	alive, err := st.folder.isAlive(id)
+	st.living[id], st.failure = alive, cmp.Or(st.failure, err)
+	return alive
+}
+
+// inForce reports whether neither time nor the death of its process has ended an entry.
+func (st *state) inForce(e *entry) bool {
+	return e.Until > st.now && (e.Kept || e.Data.detached || st.isAlive(e.Data.session))
 }
 
 // read reads the file. Entries of an earlier boot are over, as are the processes that made them.
@@ -99,28 +125,30 @@ func (st *state) read() error {
 	}
 	var h header
 	var entries []entry
+	var text string
 	if err == nil {
-		h, st.former, entries, err = readFile(opened)
+		h, text, err = readHeader(opened)
 	}
-	if err == errUnmade {
-		opened.Close() // or nothing, if it is nil
-		_ = st.folder.Remove(st.file)
-		return nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		st.former, entries, err = h.readEntries(opened)
 	}
 	if err == nil && (st.who.name != "" && h.name != st.who.name || fileName(h.name) != st.file) {
 		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.name)
 	}
-	if err != nil {
+	isTorn := errors.Is(err, errNotOurs) && host.isOtherBoot(info.ModTime()) && !strings.Contains(text, `"`+host.boot+`"`)
+	switch {
+	case err == nil:
+	case isTorn, errors.Is(err, errUnmade): // What was not flushed before a power loss may be cut, old, or another file's.
+		_ = st.folder.Remove(st.file)
+		fallthrough
+	case errors.Is(err, fs.ErrNotExist):
+		opened.Close() // or nothing, if it is nil
+		st.former = ""
+		return nil
+	default:
 		opened.Close()
-		switch isOurs := !errors.Is(err, errNotOurs); {
-		case isOurs:
+		if !errors.Is(err, errNotOurs) {
 			return st.folder.notApplied("read", st.file, err)
-		case host.isOtherBoot(info.ModTime()) && !strings.Contains(st.former, `"`+host.boot+`"`):
-			st.former = "" // What was not flushed before a power loss may be cut, old, or another file's.
-			return nil
 		}
 		return corruptErr(st.folder.path(st.file), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
@@ -145,7 +173,7 @@ func (st *state) bury() (found bool) {
 		var dead []string
 		entries := st.queue.Entries()
 		for _, e := range entries[:min(len(st.queue.Holds())+1, len(entries))] {
-			if !e.Kept && !e.Data.detached && !st.isAlive(e.Data.session) {
+			if !st.inForce(e) {
 				dead = append(dead, e.Owner)
 			}
 		}
@@ -192,7 +220,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		return res, nil
 	}
 	// Half of the room is left to the other verbs, which change the length of a line by little.
-	if len(st.former) > mostRead/4 && len(encodeEntries(&st.queue, req.Owner)) > mostRead/2 {
+	if st.header.size > mostRead/2 {
 		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
 	}
@@ -210,6 +238,35 @@ func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
 		st.queue.Entries()[st.index()].Data.session = st.own.id
 	}
 	return own
+}
+
+// prolong renews the place of the actor without a look at the entries between the first and it, and
+// reports whether it can: nothing but ends has changed since this Store has written or read them,
+// the first hold is in force, and one of the two excludes the other.
+func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
+	known := st.own.entry(st.who.hash)
+	file, _, err := st.folder.open(st.file, os.O_RDWR)
+	if known.place.change == 0 || err != nil {
+		file.Close() // or nothing, if it is nil
+		return driver.Entry{}, false
+	}
+	defer file.Close()
+	h, _, err := readHeader(file)
+	if err != nil || h.change != known.place.change {
+		return driver.Entry{}, false
+	}
+	first, isFirst := readEntry(file, h.at+int64(len(entriesBegin+" ")))
+	place, isPlace := readEntry(file, known.place.line)
+	isOwn := place.Owner == st.who.hash && place.Until > st.now && (token == 0 || token == place.Token)
+	if !isFirst || !isPlace || !isOwn || min(first.Limit, place.Limit) > 1 || !st.inForce(&first) || st.failure != nil {
+		return driver.Entry{}, false
+	}
+	known.until = max(place.Until, st.now+ttl)
+	if writeEnd(file, place.Data.line, known.place.line, known.until) != nil {
+		return driver.Entry{}, false
+	}
+	st.own.prolonged(known)
+	return driver.Entry{State: driver.Waiting, Token: place.Token}, true
 }
 
 // index returns where the entry of the actor is among all, or -1.
@@ -248,22 +305,27 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// write makes the file that of the state, which a verb has changed. That of a free name is deleted.
-func (st *state) write() (err error) {
+// write makes the file that of the state, which a verb has changed, and returns where the line of
+// the actor begins in it. That of a free name is deleted.
+func (st *state) write() (line int64, err error) {
 	if st.queue.Len() == 0 {
 		if st.opened == nil {
-			return nil
+			return 0, nil
 		}
-		return st.folder.leave(st.opened, st.file)
+		_ = st.opened.Truncate(0) // An empty file is as none, if it cannot be deleted.
+		st.opened.Close()         // Windows does not delete it before.
+		return 0, st.folder.notApplied("delete", st.file, st.folder.Remove(st.file))
 	}
-	entries := encodeEntries(&st.queue, st.who.hash)
-	if string(entries) == st.former {
-		return nil
+	entries, begin := encodeEntries(&st.queue, st.who.hash)
+	line = st.header.at + int64(begin)
+	if string(entries) == st.former || st.writeOwnEnd(entries, begin) {
+		return line, nil
 	}
-	former := st.header
-	if st.opened == nil {
-		st.opened, err = st.folder.createName(st.file)
+	former, isNew := st.header, st.opened == nil
+	if isNew {
+		st.opened, err = st.folder.create(st.file)
 	}
+	st.header.change = max(former.change+1, int64(st.now))
 	st.header.at, st.header.size = headerSize, int64(len(entries))
 	if former.at < headerSize+st.header.size {
 		st.header.at = max(headerSize, former.at+former.size)
@@ -272,27 +334,40 @@ func (st *state) write() (err error) {
 		_, err = st.opened.WriteAt(entries, st.header.at)
 	}
 	if err != nil {
-		if st.former == "" {
+		if isNew {
 			_ = st.folder.Remove(st.file)
 		}
-		return st.folder.notApplied("write", st.file, err)
+		return 0, st.folder.notApplied("write", st.file, err)
 	}
 	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
-		return wrapErr("write", st.folder.path(st.file), err)
+		return 0, wrapErr("write", st.folder.path(st.file), err)
 	}
 	for at, end := former.at, former.at+former.size; at < end; at += int64(len(blank)) {
 		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
 	}
-	return nil
+	return st.header.at + int64(begin), nil
+}
+
+// writeOwnEnd writes the end of the entry of the actor in place, and reports whether it can: that
+// is all that has changed.
+func (st *state) writeOwnEnd(entries []byte, begin int) bool {
+	i := st.index()
+	if i < 0 || len(entries) != len(st.former) {
+		return false
+	}
+	own := st.queue.Entries()[i]
+	at := begin + strings.Index(string(entries[begin:]), endKey) + len(endKey)
+	end := at + endWidth
+	return own.Data.line != "" && string(entries[:at]) == st.former[:at] && string(entries[end:]) == st.former[end:] &&
+		writeEnd(st.opened, own.Data.line, st.header.at+int64(begin), own.Until) == nil
 }
 
 // blank takes the place of former entries, which would mislead people.
 var blank = bytes.Repeat([]byte(" "), 64<<10)
 
 // tell sends the notices to those whose entries have become holds or were broken. When places have
-// come forward, some are told where they are, as a number below zero: the first, with the sessions
-// whose death it waits for; and the one at the end of those that are near, and at each distance
-// from the front twice as great, which watches, or looks more often, from then on.
+// come forward, the first is told so, as a number below zero, with the sessions whose death it waits
+// for.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
 		switch own := st.own; {
@@ -312,12 +387,8 @@ func (st *state) tell() {
 		send(&st.broken[i], 0)
 	}
 	places := st.queue.Entries()[len(st.queue.Holds()):]
-	if len(places) == 0 || places[0].Token == st.firstPlace {
-		return
-	}
-	send(places[0], -1, st.sessionsBefore(1)...)
-	for position := near; position <= len(places); position *= 2 {
-		send(places[position-1], -int64(position))
+	if len(places) > 0 && places[0].Token != st.firstPlace {
+		send(places[0], -1, st.sessionsBefore(1)...)
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		req.Place += clockStep
 	}
 	var res driver.Result
-	err := s.do(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
+	err := s.change(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
 		res, err = st.acquire(&req)
 		return err
 	})
@@ -141,8 +141,14 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		entry := driver.Entry{State: driver.Lost}
 		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
-			entry = st.renew(req.Token, req.TTL+clockStep)
-			return nil
+			if place, isPlace := st.prolong(req.Token, req.TTL+clockStep); isPlace {
+				entry = place
+				return nil
+			}
+			return st.apply(func(st *state) error {
+				entry = st.renew(req.Token, req.TTL+clockStep)
+				return nil
+			})
 		})
 		switch {
 		case err == nil:
@@ -165,7 +171,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		req.Keep += clockStep
 	}
 	var ended bool
-	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
+	err := s.change(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
 		ended = st.release(req.Keep)
 		return nil
 	})
@@ -192,7 +198,7 @@ func (s *Store) show(
 	ctx context.Context, file, name string, verb func(*state) []driver.Record,
 ) ([]driver.Record, error) {
 	var records []driver.Record
-	err := s.do(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
+	err := s.change(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
 		records = verb(st)
 		return nil
 	})
@@ -308,7 +314,14 @@ const (
 	makesAll
 )
 
-// do makes a request, which is a verb on a file, or on none if file is "". The requests that use the
+// change makes a request that does a verb on the entries in a file.
+func (s *Store) change(
+	ctx context.Context, file string, who actor, makes missing, verb func(*state) error,
+) error {
+	return s.do(ctx, file, who, makes, func(st *state) error { return st.apply(verb) })
+}
+
+// do makes a request, on a file, or on none if file is "". The requests that use the
 // same kernel lock begin in the order in which they were made, each when the one before it has
 // ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
 // its own, which waits for the disk for as long as that hangs.

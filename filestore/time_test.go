@@ -72,6 +72,8 @@ func TestHoldAfterAReboot(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	grantedTo(t, s, req)
 	s.Session().Close()
+	s.close()
+	s.running.Wait()
 	f.reboot()
 	after := openTestOn(t, f.host(), dir)
 	grantedTo(t, after, req)
@@ -158,7 +160,7 @@ func TestOtherFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later := strings.Replace(string(text), `{"holdfast":4`, `{"holdfast":5`, 1)
+		later := strings.Replace(string(text), `{"holdfast":5`, `{"holdfast":6`, 1)
 		f.step(step)
 		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1), "\n" + later} {
 			writeFile(t, s.pathOf("name"), other)

@@ -100,9 +100,9 @@ func TestPowerLoss(t *testing.T) {
 		}
 		granted(t, s, "held", time.Hour)
 		granted(t, s, "name", time.Hour)
-		s.folder.session.Load().sweeping.Wait() // Its sweep has ended.
 		s.Session().Close()
-		s.close() // It makes no more requests.
+		s.close() // It makes no more requests, for its sweep neither.
+		s.running.Wait()
 		losePower(t, f, dir)
 		after := openTestOn(t, f.host(), dir)
 		for rec, err := range after.List(t.Context(), "") {
@@ -112,7 +112,6 @@ func TestPowerLoss(t *testing.T) {
 		rises(t, "after the power loss, far ahead,", &lastHigh, next(t, after, "high"))
 		next(t, after, "held")
 		after.Close() // Its sweep has ended.
-		s.running.Wait()
 		s.folder.close()
 		for _, lock := range s.folder.locks {
 			lock.file.Close()

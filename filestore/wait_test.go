@@ -1,10 +1,10 @@
 package filestore
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -65,7 +65,7 @@ func TestTold(t *testing.T) {
 
 	var stores []*Store
 	var reqs []driver.Request
-	for range 2 * near {
+	for range 32 {
 		s := openTest(t, dir)
 		stores = append(stores, s)
 		reqs = append(reqs, waiting(t, s, request("name", time.Hour)))
@@ -76,10 +76,16 @@ func TestTold(t *testing.T) {
 	within(t, "the break of a hold", limit, notices)
 	last := len(stores) - 1
 	notices = told(t, stores[last], reqs[last].Owner)
-	for i, s := range stores[:last] {
-		released(t, s, reqs[i])
+	for i, s := range stores[1:last] {
+		released(t, s, reqs[i+1])
 	}
-	within(t, "the turn of one far behind", limit, notices)
+	held, err := stores[0].Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: reqs[0].Owner, TTL: time.Hour}})
+	if err != nil || held[0].State != driver.Held {
+		t.Fatal(held, err)
+	}
+	stores[0].Session().Close()
+	within(t, "the death of the holder, to one that was far behind,", limit, notices)
+	renewedTo(t, stores[last], reqs[last], driver.Held)
 }
 
 // The end of one of several holds leads to a notice for the first waiter. So does the death of one
@@ -136,72 +142,124 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	held(reader, driver.Held)
 }
 
-// idle reports whether a Store knows of no entry of its own, and watches nothing.
-func (s *Store) idle() bool {
-	own := s.folder.session.Load()
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	return len(own.entries) == 0 && own.watcher.Load() == nil
-}
-
-// A Store forgets its entries at their ends, and closes its watcher when it has none: there are few
-// of them in a system. Then it looks at nothing, until it has an entry.
-func TestIdleStore(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	held, _ := granted(t, openTest(t, s.dir), "name", time.Hour)
-	place := request("name", time.Hour)
-	place.Place = 50 * time.Millisecond
-	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
-		t.Fatal(res, err)
+// A place is what it is in the queue each time that it is renewed, whatever has happened since the
+// last time, also if no notice has come.
+func TestRenewedPlace(t *testing.T) {
+	const ttl = time.Minute
+	type scene struct {
+		*testing.T
+		host          *fakeHost
+		holder, other *Store
+		hold, place   driver.Request
 	}
-	eventually(t, "the Store forgets the place", s.idle)
-	place = waiting(t, s, request("name", time.Hour))
-	notices := told(t, s, place.Owner)
-	eventually(t, "the place is watched", func() bool { return s.folder.session.Load().watcher.Load() != nil })
-	released(t, openTest(t, s.dir), held)
-	within(t, "the next place", time.Second, notices)
-	released(t, s, place)
-	eventually(t, "the Store closes its watcher", s.idle)
-
-	kept, _ := granted(t, s, "kept", time.Hour)
-	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	eventually(t, "the Store forgets what it has kept", s.idle)
-
-	other, own := openTest(t, s.dir), s.folder.session.Load()
-	for round := range 5 {
-		if round == 3 { // with a place far behind, at which it looks seldom
-			granted(t, other, "far", time.Hour)
-			for range 100 {
-				waiting(t, other, request("far", time.Hour))
+	release := func(s *scene) { released(s, s.holder, s.hold) }
+	for what, c := range map[string]struct {
+		happens func(s *scene)
+		want    driver.State
+	}{
+		"nothing":              {func(*scene) {}, driver.Waiting},
+		"the hold is released": {release, driver.Held},
+		"the holder dies":      {func(s *scene) { s.holder.Session().Close() }, driver.Held},
+		"the hold ends":        {func(s *scene) { s.host.pass(ttl - time.Second) }, driver.Held},
+		"the place ends":       {func(s *scene) { s.host.pass(2 * ttl) }, driver.Lost},
+		"the hold is renewed": {func(s *scene) {
+			renewedTo(s, s.holder, s.hold, driver.Held)
+			s.host.pass(ttl - time.Second)
+		}, driver.Waiting},
+		"the hold is kept": {func(s *scene) {
+			if _, err := s.holder.Release(s.Context(), driver.ReleaseRequest{Name: "name", Owner: s.hold.Owner, Keep: ttl / 2}); err != nil {
+				s.Error(err)
 			}
-			waiting(t, s, request("far", time.Hour))
-		}
-		eventually(t, "the Store rests", func() bool {
-			own.mu.Lock()
-			defer own.mu.Unlock()
-			return own.rests
+		}, driver.Waiting},
+		"the keep ends": {func(s *scene) {
+			if _, err := s.holder.Release(s.Context(), driver.ReleaseRequest{Name: "name", Owner: s.hold.Owner, Keep: ttl / 2}); err != nil {
+				s.Error(err)
+			}
+			s.host.pass(ttl / 2)
+		}, driver.Held},
+		"the hold is broken": {func(s *scene) {
+			if _, err := s.other.Break(s.Context(), "name", 0); err != nil {
+				s.Error(err)
+			}
+		}, driver.Held},
+		"the place is released": {func(s *scene) { released(s, s.other, s.place) }, driver.Lost},
+		"the file is deleted":   {func(s *scene) { _ = os.Remove(s.other.pathOf("name")) }, driver.Lost},
+		"the file is made anew": {func(s *scene) {
+			_ = os.Remove(s.other.pathOf("name"))
+			granted(s, s.other, "name", ttl)
+			waiting(s.T, s.other, request("name", ttl))
+		}, driver.Lost},
+		"another comes": {func(s *scene) { waiting(s.T, s.other, request("name", ttl)) }, driver.Waiting},
+		"another Store has renewed it": {func(s *scene) {
+			renewedTo(s, s.other, s.place, driver.Waiting)
+		}, driver.Waiting},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := &scene{T: t, host: newFakeHost()}
+			dir := t.TempDir()
+			open := func() *Store { return openTestOn(t, s.host.host(), dir) }
+			own := open()
+			s.holder, s.other = open(), open()
+			s.hold, _ = granted(t, s.holder, "name", ttl)
+			s.place = request("name", 2*ttl)
+			s.place.Place = ttl
+			if res, err := own.Acquire(t.Context(), s.place); err != nil || !res.Waiting {
+				t.Fatal(res, err)
+			}
+			s.host.pass(time.Second)
+			renewedTo(t, own, s.place, driver.Waiting)
+			c.happens(s)
+			renewedTo(t, own, s.place, c.want)
 		})
-		held, _ := granted(t, s, "name", time.Hour)
-		notices := told(t, s, held.Owner)
-		if _, err := other.Break(t.Context(), "name", 0); err != nil {
-			t.Fatal(err)
-		}
-		within(t, "the break of a hold after a rest", time.Second/2, notices)
-		if err := release(s, held); err == nil {
-			t.Error("a broken hold is released")
-		}
 	}
 }
 
-// When the kernel says that it has dropped events, all owners are to look.
-func TestDroppedEvents(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	granted(t, openTest(t, s.dir), "name", time.Hour)
-	waiting(t, s, request("name", time.Hour))
-	looks := told(t, s, "")
-	eventually(t, "it watches", func() bool { return s.folder.session.Load().watcher.Load() != nil })
-	s.folder.session.Load().watcher.Load().Errors <- fsnotify.ErrEventOverflow
-	within(t, "whoever has an entry", time.Second, looks)
+// renewedTo renews an entry, and checks what it is.
+func renewedTo(tb testing.TB, s *Store, req driver.Request, want driver.State) {
+	tb.Helper()
+	now, err := s.Renew(tb.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+	if err != nil || now[0].State != want {
+		tb.Errorf("it is %v, %v; want %v", now, err, want)
+	}
+}
+
+// A place that was renewed lasts, for others too, and one that was not renewed does not. One that
+// tolerates the holds waits for the places before it alone.
+func TestPlacesAmongOthers(t *testing.T) {
+	const ttl = time.Minute
+	host, dir := newFakeHost(), t.TempDir()
+	open := func() *Store { return openTestOn(t, host.host(), dir) }
+	place := func(s *Store, limit int) driver.Request {
+		t.Helper()
+		req := request("name", ttl)
+		req.Limit, req.Place = limit, ttl
+		if res, err := s.Acquire(t.Context(), req); err != nil || res.Granted == res.Waiting {
+			t.Fatal(res, err)
+		}
+		return req
+	}
+	holder, one, other := open(), open(), open()
+	hold, _ := granted(t, holder, "name", time.Hour)
+	stopped, renewed := place(one, 0), place(other, 0)
+	for i := range 3 {
+		host.pass(ttl / 2)
+		renewedTo(t, other, renewed, driver.Waiting)
+		granted(t, holder, fmt.Sprint(i), time.Hour)
+		waiting(t, other, request(fmt.Sprint(i), time.Hour))
+	}
+	turn := told(t, other, renewed.Owner)
+	released(t, holder, hold)
+	within(t, "the turn of a place that was renewed", time.Second, turn)
+	renewedTo(t, other, renewed, driver.Held)
+	renewedTo(t, one, stopped, driver.Lost)
+	released(t, other, renewed)
+
+	first := place(holder, driver.Shared)
+	place(one, 0)
+	reader := place(other, driver.Shared)
+	host.pass(ttl / 2)
+	renewedTo(t, holder, first, driver.Held)
+	renewedTo(t, other, reader, driver.Waiting)
+	host.pass(ttl / 2)
+	renewedTo(t, other, reader, driver.Held)
 }

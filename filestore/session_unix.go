@@ -1,0 +1,72 @@
+//go:build unix
+
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// makeInbox makes the file of a session, a named pipe. It is open for reading and writing under
+// another name before it has its own: one that nobody reads from is that of a dead process.
+func (f *folder) makeInbox(file string) (*os.File, error) {
+	made := file + ".new"
+	dir, err := f.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := makePipe(dir, made); err != nil {
+		return nil, err
+	}
+	inbox, err := f.OpenFile(made, os.O_RDWR, 0)
+	if err == nil {
+		if err = f.share(inbox); err == nil {
+			err = f.Rename(made, file)
+		}
+		if err != nil {
+			inbox.Close()
+			_ = f.Remove(made)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errSwept
+	}
+	if err != nil {
+		return nil, err
+	}
+	return inbox, nil
+}
+
+// openInbox opens the file of a session to write to it, if its process lives, and is errDead
+// otherwise. A file that is no pipe, or has another name elsewhere, was put there by somebody.
+func (f *folder) openInbox(file string) (*os.File, error) {
+	inbox, err := f.OpenFile(file, os.O_WRONLY|openFlags, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, errDead
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := inbox.Stat()
+	if err == nil && (info.Mode().Type() != fs.ModeNamedPipe || namesOf(info) > 1) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		inbox.Close()
+		return nil, err
+	}
+	return inbox, nil
+}
+
+// putLine writes a line, unless the pipe is full of those that a stopped process has not read.
+func putLine(inbox *os.File, line []byte) {
+	if conn, err := inbox.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _, _ = syscall.Write(int(fd), line) })
+	}
+}
+
+// awaitLines has nothing to do: a pipe has no end for its reader, who could write to it.
+func (s *session) awaitLines() {}
