@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -62,16 +61,6 @@ func (s *Store) leaseOf(id clientv3.LeaseID) *lease {
 	return nil
 }
 
-// newestLease returns the last lease for a TTL, or nil if it may have ended. The caller holds s.mu.
-func (s *Store) newestLease(seconds int64) *lease {
-	for _, l := range slices.Backward(s.leases) {
-		if l.seconds == seconds && l.lasts(time.Now()) {
-			return l
-		}
-	}
-	return nil
-}
-
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
@@ -83,8 +72,9 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		l := s.newestLease(seconds)
-		isCurrent := l != nil && !l.givenUp
+		l := s.leases[seconds]
+		isThere := l != nil && l.lasts(time.Now())
+		isCurrent := isThere && !l.givenUp
 		isReady := isCurrent && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
@@ -102,7 +92,7 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 		err := pause(ctx, try)
 		if err == nil && !isCurrent {
 			err = s.prolong(ctx, &lease{seconds: seconds})
-			if errors.Is(err, rpctypes.ErrNoSpace) && l != nil { // What is on the old one stays there.
+			if errors.Is(err, rpctypes.ErrNoSpace) && isThere { // What is on the old one stays there.
 				if err = s.prolong(ctx, l); err == nil {
 					return l, nil
 				}
@@ -141,7 +131,7 @@ func (s *Store) prolong(ctx context.Context, l *lease) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if l.id == 0 {
-			l.id, s.leases = id, append(slices.DeleteFunc(s.leases, func(l *lease) bool { return !l.lasts(time.Now()) }), l)
+			l.id, s.leases[l.seconds] = id, l
 		}
 		if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
 			l.certain = end

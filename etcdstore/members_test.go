@@ -99,7 +99,7 @@ func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
 	defer cluster[i].Resume()
 	for range 3 {
 		s.mu.Lock()
-		s.leases[0].certain = time.Now().Add(time.Minute)
+		s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(time.Minute)
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
@@ -116,7 +116,7 @@ func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 	s := open(t, cluster[i])
 	held := grant(t, s, request("owner", time.Hour))
 	s.mu.Lock()
-	s.leases[0].certain = time.Now().Add(2 * time.Hour) // It needs no keep-alive.
+	s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(2 * time.Hour) // It needs no keep-alive.
 	s.mu.Unlock()
 	for _, other := range []*servers.Etcd{cluster[(i+1)%3], cluster[(i+2)%3]} {
 		other.Pause()

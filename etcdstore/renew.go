@@ -90,8 +90,8 @@ func (s *Store) mayStay(r *renewal) bool {
 // reads all queues if one of the holds is not as known.
 func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
 	var conditions []clientv3.Cmp
-	var ops []clientv3.Op
-	reads := map[string]int{} // the index of the queue of a name in the reply
+	ops := []clientv3.Op{clientv3.OpGet(s.baseKey(), clientv3.WithCountOnly())} // A majority confirms what reads.
+	reads := map[string]int{}                                                   // the index of the queue of a name
 	base := int64(0)
 	s.mu.Lock()
 	for i := range renewals {
@@ -100,20 +100,16 @@ func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
 			base = r.base
 			conditions = append(conditions, s.isBase(base))
 		}
-		r.isSettled = r.isSettled && r.base == base
-		if _, ok := reads[r.Name]; r.err == nil && r.isSettled {
+		if r.isSettled = r.isSettled && r.base == base; r.isSettled {
 			conditions = append(conditions, r.isAsKnown())
-		} else if r.err == nil && !ok {
+		} else if r.err == nil && reads[r.Name] == 0 {
 			reads[r.Name] = len(ops)
 			ops = append(ops, s.getEntries(r.Name))
 		}
 	}
 	s.mu.Unlock()
-	switch {
-	case len(ops) == 0 && base == 0:
+	if len(conditions)+len(reads) == 0 {
 		return
-	case len(ops) == 0: // Only a request that reads is confirmed by a majority.
-		ops = append(ops, clientv3.OpGet(s.baseKey(), clientv3.WithCountOnly()))
 	}
 	resp, err := s.read(ctx, conditions, ops...)
 	if n := len(renewals); n > 1 && isRefusal(err) {
@@ -128,24 +124,20 @@ func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
 		s.renewTogether(ctx, renewals)
 		return
 	}
-	queues := make([]queue, len(reads))
-	errs := make([]error, len(reads))
-	for i := range queues {
-		if errs[i] = err; err == nil {
-			queues[i], errs[i] = s.decodeQueue(resp.Responses[i].GetResponseRange().Kvs, resp.Header.Revision)
+	queues, corrupt := map[string]queue{}, map[string]error{}
+	if err == nil {
+		for name, i := range reads {
+			queues[name], corrupt[name] = s.decodeQueue(resp.Responses[i].GetResponseRange().Kvs, resp.Header.Revision)
 		}
 	}
 	var group sync.WaitGroup
 	for i := range renewals {
-		switch r := &renewals[i]; {
-		case r.err != nil:
-		case r.isSettled:
-			r.is, r.err = driver.Entry{State: driver.Held, Token: r.token}, err
-		default:
-			q, i := queue{}, reads[r.Name]
-			if q, r.err = queues[i], errs[i]; r.err == nil {
-				group.Go(func() { r.is, r.err = s.renewOne(ctx, r, q) })
-			}
+		r := &renewals[i]
+		if r.err = cmp.Or(r.err, err, corrupt[r.Name]); r.err != nil {
+			continue
+		}
+		if r.is = (driver.Entry{State: driver.Held, Token: r.token}); !r.isSettled {
+			group.Go(func() { r.is, r.err = s.renewOne(ctx, r, queues[r.Name]) })
 		}
 	}
 	group.Wait()

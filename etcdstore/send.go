@@ -120,7 +120,7 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		cancel()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
 			s.mu.Lock()
-			s.leases = nil
+			clear(s.leases)
 			s.mu.Unlock()
 			s.notices.Send("", "", 0)
 		}

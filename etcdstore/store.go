@@ -52,7 +52,7 @@ type Store struct {
 
 	mu      sync.Mutex           // guards all below, and the leases and entries
 	entries map[[2]string]*entry // that were requested through this Store, by name and owner
-	leases  []*lease             // the newest last
+	leases  map[int64]*lease     // that new entries use, by their seconds
 	base    int64                // of new tokens, 0 until it is known
 }
 
@@ -90,7 +90,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	s := &Store{
 		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
-		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[[2]string]*entry{},
+		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{

@@ -362,7 +362,7 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	notices := noticesOf(s)
 	first := grant(t, s, request("owner", time.Minute))
 	time.Sleep(2 * watchDelay) // or it is told a moment later
-	_, err := s.client.Revoke(t.Context(), s.leases[0].id)
+	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
 	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
 		t.Errorf("the notice %+v", n)
@@ -564,7 +564,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	held := grant(t, s.Store, request("owner", 3*time.Second))
 	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && (mayChangeEntry(txn) || string(txn.Success[0].GetRequestRange().GetKey()) == s.entriesKey("unknown")) {
+		if txn, ok := req.(*pb.TxnRequest); ok && (mayChangeEntry(txn) || string(txn.Success[len(txn.Success)-1].GetRequestRange().GetKey()) == s.entriesKey("unknown")) {
 			return status.Error(codes.Internal, "the request was lost")
 		}
 		return send(ctx)
