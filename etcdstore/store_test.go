@@ -145,6 +145,17 @@ func openObserved(t *testing.T, member *servers.Etcd) *observed {
 	return o
 }
 
+// onChange has f make the requests that may change an entry.
+func (o *observed) onChange(f func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error) {
+	onUnary := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
+			return f(ctx, txn, send)
+		}
+		return send(ctx)
+	}
+	o.onUnary.Store(&onUnary)
+}
+
 // TestOneMember has what one member suffices for.
 func TestOneMember(t *testing.T) {
 	t.Parallel()
@@ -159,7 +170,7 @@ func TestOneMember(t *testing.T) {
 		"fence":                                  testFence,
 		"late keep":                              testLateKeep,
 		"no space after the effect":              testNoSpaceAfterTheEffect,
-		"calls that come together":               testCalls,
+		"calls of one name":                      testCallsOfOneName,
 		"renewal that is refused":                testRefusedRenewal,
 		"renewal that gets lost":                 testLostRenewal,
 		"renewal that comes too late":            testLateRenewal,
@@ -187,8 +198,8 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	arrive, arrived := make(chan struct{}), make(chan error, 1)
 	var isLost atomic.Bool
-	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && !isLost.Swap(true) {
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		if !isLost.Swap(true) {
 			go func() {
 				<-arrive
 				arrived <- send(context.WithoutCancel(ctx))
@@ -196,8 +207,7 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 			return status.Error(codes.Unavailable, "the reply was lost")
 		}
 		return send(ctx)
-	}
-	s.onUnary.Store(&lose)
+	})
 	if res, err := s.Acquire(t.Context(), request("owner", ttl)); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
 	}
@@ -330,20 +340,17 @@ func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
 	reader := request("reader", time.Hour)
 	reader.Limit, reader.Place = driver.Shared, time.Minute
 	beside, others := reader, 0
-	before := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
-			others++
-			beside.Owner = fmt.Sprint("before ", others)
-			if res, err := other.Acquire(ctx, beside); err != nil || !res.Granted && !res.Waiting {
-				t.Errorf("Acquire: %+v, %v", res, err)
-			}
-			if beside.Name == "writer" {
-				beside.Limit = 0
-			}
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		others++
+		beside.Owner = fmt.Sprint("before ", others)
+		if res, err := other.Acquire(ctx, beside); err != nil || !res.Granted && !res.Waiting {
+			t.Errorf("Acquire: %+v, %v", res, err)
+		}
+		if beside.Name == "writer" {
+			beside.Limit = 0
 		}
 		return send(ctx)
-	}
-	s.onUnary.Store(&before)
+	})
 	grant(t, s.Store, reader)
 	reader.Name, beside.Name = "writer", "writer"
 	if res, err := s.Acquire(t.Context(), reader); err != nil || !res.Waiting {
@@ -435,14 +442,10 @@ func testLateKeep(t *testing.T, member *servers.Etcd) {
 		return s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner", Keep: d})
 	}
 	var late *pb.TxnRequest
-	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
-			late = txn
-			return status.Error(codes.Unavailable, "the request was lost")
-		}
-		return send(ctx)
-	}
-	s.onUnary.Store(&lose)
+	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
+		late = txn
+		return status.Error(codes.Unavailable, "the request was lost")
+	})
 	if released, err := keep(time.Minute); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Release: %v, %v, want it in doubt", released, err)
 	}
@@ -509,24 +512,17 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// Calls that come together go together, but for those of one name, whose conditions the one before
-// may change.
-func testCalls(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	var sizes []int
-	count := func(ctx context.Context, req any, send func(context.Context) error) error {
-		sizes = append(sizes, max(len(req.(*pb.TxnRequest).Success), 1))
-		return send(ctx)
-	}
-	s.onUnary.Store(&count)
-	nothing := clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete("none")}, nil)
+// Of calls for one name that come together, the second has the conditions that the first leaves.
+func testCallsOfOneName(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
 	var calls []*call
-	for _, name := range []string{"a", "b", "a", "c"} {
-		calls = append(calls, &call{name: name, op: nothing})
+	for _, key := range []string{"first", "second"} {
+		calls = append(calls, &call{name: "name", op: clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(t.Name()), "=", 0).WithPrefix()}, []clientv3.Op{clientv3.OpPut(t.Name()+key, "")}, nil)})
 	}
 	must(t, s.sendAll(t.Context(), calls...))
-	if want := []int{2, 2}; !slices.Equal(sizes, want) {
-		t.Errorf("the requests have %v calls, want %v", sizes, want)
+	if !calls[0].resp.Succeeded || calls[1].resp.Succeeded {
+		t.Errorf("the calls succeed: %v, %v", calls[0].resp.Succeeded, calls[1].resp.Succeeded)
 	}
 }
 
@@ -535,15 +531,11 @@ func testHungWrites(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	held := grant(t, s.Store, request("owner", time.Hour))
 	hangs := make(chan struct{}, 100)
-	hang := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
-			hangs <- struct{}{}
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return send(ctx)
-	}
-	s.onUnary.Store(&hang)
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		hangs <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
 	var group sync.WaitGroup
 	defer group.Wait()
 	for i := range inFlight + 1 {
@@ -558,8 +550,9 @@ func testHungWrites(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A longer lease that an entry has not got counts for no later renewal. An entry that is not known
-// when the Store cannot look is forgotten.
+// A longer lease that an entry has not got counts for no later renewal. One that it has got, though
+// the reply was lost, keeps it for no longer than was requested. An entry that is not known when the
+// Store cannot look is forgotten.
 func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	held := grant(t, s.Store, request("owner", 3*time.Second))
@@ -582,10 +575,28 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Second {
 		t.Errorf("Lookup: %v, %v, want it held for a minute", holds, err)
 	}
-	eventually(t, "end of the entry that is not known", func() bool {
+	moved := driver.Request{Name: "moved", Owner: "owner", TTL: driver.MinTTL}
+	grant(t, s.Store, moved)
+	time.Sleep(2 * watchDelay) // Its own look is over.
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		must(t, send(ctx))
+		return status.Error(codes.Unavailable, "the reply was lost")
+	})
+	_, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: moved.Name, Owner: moved.Owner, TTL: 1100 * time.Millisecond}})
+	if err == nil {
+		t.Error("Renew succeeds without a reply")
+	}
+	s.onUnary.Store(nil)
+	eventually(t, "end of all entries but the one that is renewed", func() bool {
+		l, err := s.leaseFor(t.Context(), 1100*time.Millisecond) // as for another entry
+		must(t, err)
+		_, err = s.client.KeepAliveOnce(t.Context(), l.id)
+		must(t, err)
+		holds, err := s.Lookup(t.Context(), "moved")
+		must(t, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.entries) == 1
+		return len(holds) == 0 && len(s.entries) == 1
 	})
 }
 
@@ -611,16 +622,13 @@ func testSuccessorDuringRenewal(t *testing.T, member *servers.Etcd) {
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", 10*time.Second))
 	var once sync.Once
-	succeed := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
-			once.Do(func() {
-				release(t, other, "owner")
-				grant(t, other, request("successor", time.Hour))
-			})
-		}
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		once.Do(func() {
+			release(t, other, "owner")
+			grant(t, other, request("successor", time.Hour))
+		})
 		return send(ctx)
-	}
-	s.onUnary.Store(&succeed)
+	})
 	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Minute, Token: held.Token}})
 	if err == nil || entries[0].State != driver.Unknown {
 		t.Errorf("Renew: %v, %v, want it to be sent again", entries, err)
@@ -646,16 +654,15 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 		}
 	}
 	var isRenewed atomic.Bool
-	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && !isRenewed.Load() {
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		if !isRenewed.Load() {
 			if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
 				t.Errorf("Renew: %v", state)
 			}
 			isRenewed.Store(true)
 		}
 		return send(ctx)
-	}
-	s.onUnary.Store(&renew)
+	})
 	eventually(t, "end by the first Store", func() bool {
 		_, err := s.client.KeepAliveOnce(t.Context(), lease) // as for another entry
 		must(t, err)
@@ -673,14 +680,9 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A hold that its Store has renewed at last, while it was about to end it, before or after the
-// server has refused that, stays, and stays known: its owner is notified of its end.
+// A hold that its Store has renewed at last, while it was about to end it, stays, and stays known:
+// its owner is notified of its end.
 func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
-	t.Run("before", func(t *testing.T) { t.Parallel(); testRenewalDuringTheLook(t, member, true) })
-	t.Run("after", func(t *testing.T) { t.Parallel(); testRenewalDuringTheLook(t, member, false) })
-}
-
-func testRenewalDuringTheLook(t *testing.T, member *servers.Etcd, isBefore bool) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
@@ -690,59 +692,37 @@ func testRenewalDuringTheLook(t *testing.T, member *servers.Etcd, isBefore bool)
 	}
 	var isRenewed atomic.Bool
 	swept := make(chan struct{})
-	renew := func(ctx context.Context, req any, send func(context.Context) error) error {
-		txn, ok := req.(*pb.TxnRequest)
-		if !ok || !mayChangeEntry(txn) || isRenewed.Swap(true) {
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		if isRenewed.Swap(true) {
 			return send(ctx)
 		}
-		var err error
-		if !isBefore {
-			err = send(ctx)
-		}
+		defer close(swept)
 		if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
 			t.Errorf("Renew: %v", state)
 		}
-		if isBefore {
-			err = send(ctx)
-		}
-		close(swept)
-		return err
-	}
-	s.onUnary.Store(&renew)
+		return send(ctx)
+	})
 	receive(t, swept)
 	notices := noticesOf(s.Store)
 	time.Sleep(2 * watchDelay)
-	if holds, err := other.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 {
-		t.Errorf("Lookup: %v, %v, want it held", holds, err)
+	ended, err := other.Break(t.Context(), "name", 0)
+	if len(ended) != 1 || err != nil {
+		t.Errorf("Break: %v, %v, want it held", ended, err)
 	}
-	_, err := other.Break(t.Context(), "name", 0)
-	must(t, err)
 	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
 		t.Errorf("the notice %+v", n)
 	}
 }
 
-// A store whose client was closed refuses all calls, and its waiters end.
+// A store whose client was closed refuses all calls.
 func testClientClosed(t *testing.T, member *servers.Etcd) {
-	grant(t, open(t, member), request("owner", time.Hour))
 	client := directClient(t, member)
-	s := New(client, &Options{Prefix: t.Name() + "/"})
-	c := holdfast.New(s, &holdfast.Config{MaxOutage: time.Hour})
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := c.Acquire(t.Context(), "name", nil)
-		waiting <- err
-	}()
-	eventually(t, "waiter", func() bool {
-		holds, err := s.Lookup(t.Context(), "name")
-		return err == nil && len(holds) > 0 && holds[0].Waiting > 0
-	})
+	s := New(client, nil)
 	must(t, client.Close())
-	if err := receive(t, waiting); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Acquire: %v, want ErrClosed", err)
-	}
-	if res, err := s.Acquire(t.Context(), request("other", time.Minute)); !errors.Is(err, driver.ErrClosed) {
-		t.Errorf("Acquire: %+v, %v, want ErrClosed", res, err)
+	for verb, call := range storecheck.Calls(s, request("owner", time.Minute)) {
+		if err := call(t.Context()); !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("%s: %v, want ErrClosed", verb, err)
+		}
 	}
 }
 
@@ -755,24 +735,14 @@ func testSilentServer(t *testing.T, member *servers.Etcd) {
 	c.proxies[0].Hold(faultproxy.Down)
 	other := request("other", time.Minute)
 	other.Name = "another"
-	replies := make(chan error, 10)
-	n := 0
+	var group sync.WaitGroup
+	defer group.Wait()
 	for verb, call := range storecheck.Calls(s, other) {
-		n++
-		go func() {
-			err := call(t.Context())
-			if err == nil {
-				err = fmt.Errorf("%s succeeds", verb)
-			} else {
-				err = nil
+		group.Go(func() {
+			if err := call(t.Context()); err == nil {
+				t.Errorf("%s succeeds", verb)
 			}
-			replies <- err
-		}()
-	}
-	for range n {
-		if err := receive(t, replies); err != nil {
-			t.Error(err)
-		}
+		})
 	}
 }
 
@@ -898,15 +868,17 @@ func testRule(t *testing.T, member *servers.Etcd) {
 }
 
 // A cluster that has lost its disks grants a name that is held. The token of the second holder is
-// greater, and the first is lost by its next renewal.
+// greater, the first is lost by its next renewal, and its Store ends nothing of the second.
 func TestForgetfulCluster(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t)
 	s, other := open(t, member), open(t, member)
+	swept := driver.Request{Name: "swept", Owner: "owner", TTL: time.Hour}
 	first := grant(t, s, request("owner", time.Hour))
+	grant(t, s, swept)
 	member.RestartEmpty()
 	var second driver.Result
-	eventually(t, "grant by the empty cluster", func() (granted bool) {
+	eventually(t, "grant by the empty cluster", func() bool {
 		var err error
 		second, err = other.Acquire(t.Context(), request("other", time.Hour))
 		return err == nil && second.Granted
@@ -917,48 +889,60 @@ func TestForgetfulCluster(t *testing.T) {
 	if state := renewed(t, s, "owner", time.Hour, first.Token); state != driver.Lost {
 		t.Errorf("Renew: %v, want Lost", state)
 	}
+	swept.Owner = "other"
+	second = grant(t, other, swept) // at the revision of the first
+	s.mu.Lock()
+	s.entries[[2]string{"swept", "owner"}].until = time.Time{}
+	s.mu.Unlock()
+	eventually(t, "sweep", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.entries) == 0
+	})
+	if holds, err := other.Lookup(t.Context(), "swept"); err != nil || len(holds) != 1 || holds[0].Token != second.Token {
+		t.Errorf("Lookup: %v, %v, want it held", holds, err)
+	}
 	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
 }
 
-func useUpSpace(t *testing.T, s *Store) {
-	for i := 0; ; i++ {
-		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			return
-		}
-		if must(t, err); i == 1000 {
-			t.Fatal("the space is not used up")
-		}
-	}
-}
-
 // A cluster without space grants nothing, which it does not report as held, and still renews and
-// releases, also when an Acquire was given up whose lease the holds have.
+// releases, also when an Acquire was given up whose lease the holds have. A lease whose time is over
+// costs no renewal of what has another one.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	o := openObserved(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
 	s := o.Store
 	held := grant(t, s, request("owner", time.Hour))
-	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) {
-			return status.Error(codes.Unavailable, "the request was lost")
-		}
-		return send(ctx)
-	}
-	o.onUnary.Store(&lose)
+	o.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		return status.Error(codes.Unavailable, "the request was lost")
+	})
 	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Hour}
 	if res, err := s.Acquire(t.Context(), lost); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
 	}
 	o.onUnary.Store(nil)
-	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "lost", Owner: "owner"})
-	must(t, err)
-	useUpSpace(t, s)
-	for _, name := range []string{"name", "free"} {
-		req := request("other", time.Hour)
-		req.Name = name
+	short := driver.Request{Name: "short", Owner: "owner", TTL: time.Second}
+	grant(t, s, short)
+	for _, name := range []string{"lost", "short"} {
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner"})
+		must(t, err)
+	}
+	for i := 0; ; i++ {
+		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if must(t, err); i == 1000 {
+			t.Fatal("the space is not used up")
+		}
+	}
+	eventually(t, "end of the short lease", func() bool {
+		resp, err := s.client.Leases(t.Context())
+		return err == nil && len(resp.Leases) == 1
+	})
+	for _, req := range []driver.Request{request("other", time.Hour), {Name: "free", Owner: "owner", TTL: time.Hour}, short} {
 		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
-			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", name, res, err)
+			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", req.Name, res, err)
 		}
 	}
 	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {
@@ -966,26 +950,4 @@ func TestNoSpace(t *testing.T) {
 	}
 	release(t, s, "owner")
 	wantFree(t, s)
-}
-
-// In a cluster without space, a lease whose time is over costs no renewal of what has another one.
-func TestLeaseEndsWithoutSpace(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
-	held := grant(t, s, request("owner", time.Hour))
-	short := driver.Request{Name: "short", Owner: "owner", TTL: time.Second}
-	grant(t, s, short)
-	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "short", Owner: "owner"})
-	must(t, err)
-	useUpSpace(t, s)
-	eventually(t, "end of the lease", func() bool {
-		resp, err := s.client.Leases(t.Context())
-		return err == nil && len(resp.Leases) == 1
-	})
-	if res, err := s.Acquire(t.Context(), short); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
-		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
-	}
-	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {
-		t.Errorf("Renew: %v, want Held", state)
-	}
 }
