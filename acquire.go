@@ -47,14 +47,13 @@ type acquireOp struct {
 	ctx     context.Context
 	name    string
 	options Options
-	once    bool          // a single attempt
-	adopts  bool          // its lease is that of a ticket, and there is no other
+	try     bool          // a single attempt
+	ticket  *ticketFields // of an Adopt: its lease is that of the ticket, and there is no other
 	place   time.Duration // of its requests: 0 without a place
 	began   time.Duration
 
 	queue     *nameQueue
 	lease     *lease        // of the present attempt; nil in the line
-	confirmed bool          // an answer has confirmed the hold for its whole TTL
 	heldUntil time.Duration // the end of the hold in the way, as the store has told it; 0 if unknown
 	refusals  int           // how many attempts have found the lock held
 	pauses    int
@@ -65,100 +64,137 @@ type acquireOp struct {
 	wake      chan struct{}
 }
 
-// acquire is Acquire, or TryAcquire with once. With answered the store is known to be up, so that
-// an outage is waited out.
-func (c *Client) acquire(ctx context.Context, name string, o *Options, once, answered bool) (*Lock, error) {
-	a := &acquireOp{c: c, name: name, options: c.withDefaults(o), once: once, answered: answered}
-	full, err := c.beginNamed(ctx, name, &a.options)
-	if err != nil {
-		return nil, opError("acquire", name, err)
+// acquire is Acquire, or TryAcquire with try. With answered the store is known to be up, so that an
+// outage is waited out.
+func (c *Client) acquire(ctx context.Context, name string, o *Options, try, answered bool) (*Lock, error) {
+	a := &acquireOp{c: c, name: name, options: c.withDefaults(o), try: try, answered: answered}
+	if try {
+		a.options.Wait = 0
+		return a.do(ctx, "acquire", "try")
 	}
-	defer c.activeCalls.Done()
-	op := "acquire"
-	if once {
-		op, a.options.Wait = "try", 0
-	} else if a.options.MaxAttempts == 0 {
+	if a.options.MaxAttempts == 0 {
 		a.place = min(a.options.TTL, maxPlaceTTL)
 	}
-	limited, cancel := withWait(c.start(ctx, op, name, &a.options), a.options.Wait)
-	defer cancel()
-	a.ctx, a.began = limited, c.clock.now()
-	return a.report("acquire", a.run(full))
+	return a.do(ctx, "acquire", "acquire")
 }
 
-// withWait returns a context that also ends when Options.Wait is over, unless that is 0.
-func withWait(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
-	if wait == 0 {
-		return ctx, func() {}
+// do checks the arguments, runs the operation, and tells the hooks of its begin, by the name start,
+// and of its end.
+func (a *acquireOp) do(ctx context.Context, op, start string) (*Lock, error) {
+	c, o := a.c, &a.options
+	full, err := c.beginNamed(ctx, a.name, o)
+	if err != nil {
+		return nil, opError(op, a.name, err)
 	}
-	return context.WithTimeoutCause(ctx, wait, errors.New("the time to wait is over"+unitHint(wait)))
+	defer c.activeCalls.Done()
+	if a.ctx = ctx; c.hooks.Start != nil {
+		a.ctx = c.hooks.Start(ctx, Start{Op: start, Store: c.guarantees.Store, Name: a.name, Holder: c.holder, TTL: o.TTL})
+	}
+	if o.Wait > 0 {
+		limited, cancel := context.WithTimeoutCause(a.ctx, o.Wait, errWaited(o.Wait))
+		defer cancel()
+		a.ctx = limited
+	}
+	a.began = c.clock.now()
+	if err = a.run(full); err != nil {
+		err = opError(op, a.name, err)
+	}
+	if !c.watched() {
+		return a.lock, err
+	}
+	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
+	if a.contended {
+		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: e.Took, Err: err})
+	}
+	switch {
+	case errors.Is(err, ErrHeld):
+		e.Kind = EventRefused
+	case err != nil:
+		e.Kind = EventFailed
+	default:
+		e.Token, e.TTL = a.lock.Token(), a.lock.lease.options.TTL
+		if a.lock != &a.lock.lease.first {
+			e.Kind = EventJoined
+		}
+	}
+	c.emit(a.ctx, e)
+	return a.lock, err
 }
 
-// run takes the operation through the queue of the name. In front, it makes attempts, each with a
-// new owner, until one of them has the lock.
+// run takes the operation through the queue of the name until it has a Lock or has failed. It holds
+// c.mu, which send and wait let go. Others change what it finds after that: the scheduler, the
+// notices of the store, and the other operations of the queue.
 func (a *acquireOp) run(full string) error {
-	c := a.c
-	c.mu.Lock()
-	if err := a.enter(full); err != nil {
-		c.mu.Unlock()
-		return err
-	}
-	for sent := a.began; ; sent = c.clock.now() {
-		l := a.lease
-		if l == nil || a.ctx.Err() != nil || c.closed {
-			c.mu.Unlock()
-		} else {
-			l.tokens.count = a.tokensToRequest()
-			req := driver.Request{
-				Name: full, Owner: l.owner, Holder: c.holder, TTL: a.options.TTL, Place: a.place, Limit: a.options.limit(),
-				Tokens: l.tokens.count, Detached: a.options.Detached, Metadata: a.options.Metadata,
-			}
-			l.state, l.busy, l.storeEnd = requesting, true, sent+a.options.TTL
-			l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
-			c.mu.Unlock()
-			res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, a.options.TTL), func(ctx context.Context) (driver.Result, error) {
-				return c.store.Acquire(ctx, req)
-			})
-			a.noteResult(l, sent, res, err)
-		}
-		if err := a.await(); err != nil || a.lock != nil {
-			return err
-		}
-		c.mu.Lock()
-	}
-}
-
-// noteResult records the answer to the request of an attempt that was sent at sent. A notice may
-// have made its lease a hold already, and another call may have ended that.
-func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, err error) {
-	c := a.c
+	c, o := a.c, &a.options
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := a.enter(full); err != nil {
+		return err
+	}
+	now := a.began
+	for a.lock == nil {
+		l := a.lease
+		switch {
+		case a.ctx.Err() != nil || a.failure != nil || c.closed:
+			return a.giveUp()
+		case l == nil: // in the line
+			now = a.wait(0)
+		case l.state == held && (l.confirmed || !o.NoRenew && !o.Detached):
+			a.take(l)
+		case l.state != unsent: // The answer, a notice or a renewal tells more.
+			now = a.wait(0)
+		case a.join(): // a hold that this Client has got since
+			l.abandon()
+		case l.due > now:
+			now = a.wait(l.due - now)
+		default:
+			now = a.send(l, now)
+		}
+	}
+	return nil
+}
+
+// send makes the attempt of a lease, which is sent at the moment sent. It records the answer, and
+// returns when that has come. Meanwhile a notice may have made the lease a hold, and another call
+// may have ended that.
+func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
+	c, o := a.c, &a.options
+	l.tokens.count = a.tokensToRequest()
+	req := driver.Request{
+		Name: l.name, Owner: l.owner, Holder: c.holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
+		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
+	}
+	l.state, l.busy, l.storeEnd = requesting, true, sent+o.TTL
+	l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
+	c.mu.Unlock()
+	res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
+		return c.store.Acquire(ctx, req)
+	})
+	c.mu.Lock()
 	l.busy = false
 	c.changed.Broadcast()
-	now := c.clock.now()
+	now = c.clock.now()
 	switch {
 	case a.lease != l:
-		return
 	case err != nil:
-		pause := a.noteFailure(now, sent, err)
+		due := now + a.noteFailure(now, sent, err)
 		if driver.IsNotApplied(err) {
-			a.restart(l.state != requesting, now+pause)
-			return
+			l.absent()
+			a.restart(due)
+			break
 		}
-		l.storeEnd = now + a.options.TTL
-		if l.due = now + pause; l.state == held || l.look == noticed {
-			l.due = now
+		if l.state == held || l.look == noticed {
+			due = now
 		}
-		l.look = failed
-		c.reschedule(l)
+		l.storeEnd, l.look = now+o.TTL, failed
+		l.lookAt(due)
 	case res.Granted:
-		if !l.noteEntry(now, sent, a.options.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
+		if !l.note(now, sent, o.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
 			a.noteFailure(now, now, errAnsweredLate)
 		}
 	case res.Waiting:
 		a.noteHolder(now, res.Held)
-		l.noteEntry(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
+		l.note(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
 	default:
 		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
@@ -166,76 +202,48 @@ func (a *acquireOp) noteResult(l *lease, sent time.Duration, res driver.Result, 
 		if a.pauses++; res.Held.Remaining > 0 {
 			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 		}
-		a.restart(l.state != requesting, now+pause)
-		if a.refusals++; a.once || a.refusals == a.options.MaxAttempts {
+		l.absent()
+		a.restart(now + pause)
+		if a.refusals++; a.try || a.refusals == o.MaxAttempts {
 			a.failure = a.queue.known
 		}
 	}
+	return now
 }
 
-// await waits until the operation has a Lock or is over, or the next attempt is to be made. The
-// scheduler, the notices of the store, and the other operations of the queue change what it finds.
-func (a *acquireOp) await() error {
+// wait returns when somebody has woken the operation, when its time or the Client has ended, or
+// after pause unless that is 0. It returns the reading of the clock. Before it waits for a holder,
+// it tells the hooks.
+func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 	c := a.c
-	for {
-		c.mu.Lock()
-		l, over := a.lease, a.ctx.Err()
-		var due <-chan time.Time
-		switch {
-		case a.lock != nil: // also if ctx has just ended
-			c.mu.Unlock()
-			return nil
-		case over != nil:
-		case a.failure != nil:
-			over = a.failure
-		case c.closed:
-			over = ErrClosed
-		case l == nil: // in the line
-		case l.state == held && (a.confirmed || !a.options.NoRenew && !a.options.Detached):
-			a.take(l)
-			c.mu.Unlock()
-			return nil
-		case l.state == unsent:
-			if a.join() { // a hold that this Client has got since
-				a.lease = nil
-				c.leave(l)
-				c.mu.Unlock()
-				return nil
-			}
-			pause := l.due - c.clock.now()
-			if pause <= 0 {
-				c.mu.Unlock()
-				return nil
-			}
-			due = time.After(pause)
-		}
-		if over != nil {
-			err := a.giveUp(over)
-			c.mu.Unlock()
-			return err
-		}
-		known := a.lastKnown()
-		by, isHeld := known.(*HeldError)
-		if !a.contended && !a.once && !a.adopts && (l == nil || isHeld) {
+	if !a.contended && !a.try && a.ticket == nil {
+		if by, isHeld := a.lastKnown().(*HeldError); isHeld || a.lease == nil {
 			a.contended = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
 				by = &HeldError{Record: Record{Name: a.name, Holder: c.holder}}
 			}
 			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
-			continue
-		}
-		if a.wake == nil {
-			a.wake = make(chan struct{}, 1)
-		}
-		c.mu.Unlock()
-		select {
-		case <-a.wake:
-		case <-due:
-		case <-a.ctx.Done():
-		case <-c.closing:
+			c.mu.Lock()
+			return c.clock.now()
 		}
 	}
+	if a.wake == nil {
+		a.wake = make(chan struct{}, 1)
+	}
+	c.mu.Unlock()
+	var over <-chan time.Time
+	if pause > 0 {
+		over = time.After(pause)
+	}
+	select {
+	case <-a.wake:
+	case <-over:
+	case <-a.ctx.Done():
+	case <-c.closing:
+	}
+	c.mu.Lock()
+	return c.clock.now()
 }
 
 // take makes the held lease that of the caller. The caller of take holds c.mu.
@@ -258,41 +266,42 @@ func (a *acquireOp) take(l *lease) {
 	}
 }
 
-// restart ends the attempt, whose lease the store does not have, or has too late: then it is
-// released. The next one, by a new owner, is sent at due. A ticket has no other owner. The caller
-// holds c.mu.
-func (a *acquireOp) restart(release bool, due time.Duration) {
+// restart ends the attempt. The next one, by a new owner, is sent at due. A ticket has no other
+// owner. The caller holds c.mu.
+func (a *acquireOp) restart(due time.Duration) {
 	a.signal()
-	if a.adopts {
+	if a.ticket != nil {
 		a.failure = errTicketExpired
 		return
 	}
 	old := a.lease
 	a.queue.replace(old, a.c.newLease(a, old.name))
 	a.lease.due = due
-	old.abandon(release)
+	old.abandon()
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
 // its lease, that is released in the background, and the next caller of this Client goes on after
-// it. The caller holds c.mu.
-func (a *acquireOp) giveUp(err error) error {
-	c, l := a.c, a.lease
-	if cut := a.ctx.Err(); cut != nil {
-		known := a.failure
-		if known == nil {
-			known = a.lastKnown()
+// it. The hold of a ticket goes on. The caller holds c.mu.
+func (a *acquireOp) giveUp() error {
+	c, err := a.c, a.failure
+	switch cut := a.ctx.Err(); {
+	case cut != nil:
+		if err == nil {
+			err = a.lastKnown()
 		}
-		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: known}
+		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: err}
+	case err == nil:
+		err = ErrClosed
 	}
-	if l == nil {
+	if a.lease == nil {
 		a.leaveLine()
 		return err
 	}
-	stays := l.state == unsent || a.adopts // nothing is released
-	if l.abandon(!stays); stays {
-		c.leave(l)
+	if a.ticket != nil {
+		a.lease.state = unsent // by this operation
 	}
+	a.lease.abandon()
 	return err
 }
 
@@ -327,7 +336,7 @@ func (a *acquireOp) noteAnswered(now time.Duration) {
 func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
 	self := false
 	for l := range a.queue.leases {
-		self = self || l.state == held && l.tokens.has(rec.Token)
+		self = self || (l.state == held || l.state == ending) && l.tokens.has(rec.Token)
 	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
@@ -352,7 +361,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
 	pause, first := c.backoff.nthDelay(a.pauses), q.failing == 0
-	if a.pauses++; a.once {
+	if a.pauses++; a.try {
 		pause = min(pause, soon)
 	} else if a.place > 0 { // It must not cost the place.
 		pause = min(pause, soon, a.place/3)
@@ -362,7 +371,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) &&
-		(!a.once || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
+		(!a.try || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
 	if announced {
 		if first || !a.answered {
 			a.answered, q.failing = true, max(q.failing, now+later.After)
@@ -389,7 +398,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	// After its deadline, NotApplied means that the request was never sent: that is no refusal.
 	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case driver.Permanent(err), a.once && !announced && (refused || a.pauses > 1),
+	case driver.Permanent(err), a.try && !announced && (refused || a.pauses > 1),
 		refused && a.pauses == 1 && !a.answered && q.answeredAt == 0:
 		a.failure = unavailable
 	case a.failure == nil && first && (!announced || later.After == 0 || later.After > soon):
@@ -399,34 +408,6 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	return pause
 }
 
-// report tells the hooks of the end of the operation, and returns its result.
-func (a *acquireOp) report(op string, err error) (*Lock, error) {
-	c := a.c
-	if err != nil {
-		err = opError(op, a.name, err)
-	}
-	if !c.watched() {
-		return a.lock, err
-	}
-	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
-	if a.contended {
-		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: e.Took, Err: err})
-	}
-	switch {
-	case errors.Is(err, ErrHeld):
-		e.Kind = EventRefused
-	case err != nil:
-		e.Kind = EventFailed
-	default:
-		e.Token, e.TTL = a.lock.Token(), a.lock.lease.options.TTL
-		if a.lock != &a.lock.lease.first {
-			e.Kind = EventJoined
-		}
-	}
-	c.emit(a.ctx, e)
-	return a.lock, err
-}
-
 var (
 	// errNotAnswered is the error while nothing is known of a name.
 	errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
@@ -434,6 +415,11 @@ var (
 	// errAnsweredLate is the error of a grant that came after its end.
 	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
 )
+
+// errWaited is the cause of the end of a wait that Options.Wait bounds.
+func errWaited(wait time.Duration) error {
+	return errors.New("the time to wait is over" + unitHint(wait))
+}
 
 // request makes one request to the store, on the caller's goroutine, and returns its result. The
 // request ends when it is answered, after timeout, or at the deadline of ctx. It does not end when

@@ -39,7 +39,7 @@ func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) 
 	return c.acquireAll(ctx, names, o, true)
 }
 
-func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, once bool) (*LockSet, error) {
+func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try bool) (*LockSet, error) {
 	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
@@ -64,17 +64,18 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 		return nil, opErrorAll("acquire", names, err)
 	}
 	defer c.activeCalls.Done()
-	if once {
-		options.Wait = 0
+	limited := ctx
+	if options.Wait > 0 && !try {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, errWaited(options.Wait))
+		defer cancel()
 	}
-	limited, cancel := withWait(ctx, options.Wait)
-	defer cancel()
 	options.Wait = 0 // of each
 	for {
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {
 			var lock *Lock
-			if lock, err = c.acquire(limited, names[i], &options, once, i > 0); err == nil {
+			if lock, err = c.acquire(limited, names[i], &options, try, i > 0); err == nil {
 				locks = append(locks, lock)
 			}
 		}
@@ -94,7 +95,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, onc
 		case <-released:
 		case <-ctx.Done():
 		}
-		if once || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+		if try || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			return nil, err
 		}
 		err = nil

@@ -128,32 +128,34 @@ func (c *Client) ReleaseAll() error {
 // releaseLeases ends all leases that callers have got with the reason end, waits for work under Do,
 // and releases them. It waits for leases that another call is releasing.
 func (c *Client) releaseLeases(end *error) error {
+	isTaken := func(l *lease) bool { return l.op == nil }
 	c.mu.Lock()
-	leases := c.leasesLocked(func(l *lease) bool { return l.op == nil })
+	leases := c.leasesLocked(isTaken)
 	c.mu.Unlock()
+	for _, l := range leases {
+		l.checkDeadline()
+	}
+	c.mu.Lock()
+	leases = c.leasesLocked(isTaken)
 	ours, work := make([]bool, len(leases)), make([][]<-chan struct{}, len(leases))
 	for i, l := range leases {
-		if l.checkHeld() != nil {
-			continue
-		}
-		c.mu.Lock()
-		ours[i], work[i] = l.endLocked(end), l.work()
-		c.mu.Unlock()
+		ours[i], work[i] = l.end(end), l.work()
 	}
+	c.mu.Unlock()
 	errs := make([]error, len(leases))
 	var group sync.WaitGroup
 	var idle []int
 	for i, l := range leases {
 		switch {
-		case ours[i] && len(work[i]) == 0:
+		case !ours[i]:
+			group.Go(func() { errs[i] = l.awaitFinish() })
+		case len(work[i]) == 0:
 			idle = append(idle, i)
-		case ours[i]:
+		default:
 			group.Go(func() {
 				l.awaitWork(work[i])
 				errs[i] = l.release(0, false)
 			})
-		case !errors.Is(*l.end.Load(), ErrLost):
-			group.Go(func() { errs[i] = l.awaitRelease() })
 		}
 	}
 	forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release(0, false) })

@@ -23,11 +23,11 @@ func (c *Client) Do(ctx context.Context, name string, o *Options, work func(cont
 	return c.do(ctx, name, o, false, work)
 }
 
-func (c *Client) do(ctx context.Context, name string, o *Options, once bool, work func(context.Context) error) error {
+func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work func(context.Context) error) error {
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	lock, err := c.acquire(ctx, name, o, once, false)
+	lock, err := c.acquire(ctx, name, o, try, false)
 	if err != nil {
 		return err
 	}

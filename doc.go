@@ -18,9 +18,9 @@
 // side of a read-write lock, and [Options].Limit makes a semaphore. [Client.AcquireAll] takes
 // several locks, all or none. [Lock.HandOver] lets another process continue a hold.
 //
-// The store keeps a lock for its TTL, 30 s by default. The Client renews it each third of the
-// TTL, or more often, until Release. So the TTL is how soon a crashed holder is replaced, and does not limit the
-// work; [Options].MaxHold does.
+// The store keeps a lock for its TTL, 30 s by default. The Client renews it each third of the TTL,
+// or more often, until Release. So the TTL is how soon a crashed holder is replaced, and does not
+// limit the work; [Options].MaxHold does.
 //
 // # Losing it
 //

@@ -176,14 +176,6 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	}
 }
 
-// start calls the hook for an acquisition that begins, and returns its context.
-func (c *Client) start(ctx context.Context, op, name string, o *Options) context.Context {
-	if c.hooks.Start == nil {
-		return ctx
-	}
-	return c.hooks.Start(ctx, Start{Op: op, Store: c.guarantees.Store, Name: name, Holder: c.holder, TTL: o.TTL})
-}
-
 // watched reports whether there is a log or a hook for events.
 func (c *Client) watched() bool { return c.log != nil || c.hooks.Event != nil }
 
@@ -224,8 +216,6 @@ func (l *lease) emit(e Event) {
 
 // emitEnd emits the end of a hold that a caller has got.
 func (l *lease) emitEnd(e Event) {
-	if l.op == nil {
-		e.Held = l.c.clock.now() - l.since
-		l.emit(e)
-	}
+	e.Held = l.c.clock.now() - l.since
+	l.emit(e)
 }

@@ -134,7 +134,7 @@ func (c *Client) ping(ctx context.Context) error {
 	cut := ctx.Err()
 	l.storeEnd = c.clock.now() + pingTTL
 	if err != nil && !driver.IsNotApplied(err) {
-		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, true) })
+		l.releaseInBackground(true)
 	}
 	switch {
 	case err == nil && !res.Granted:

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,7 +15,7 @@ import (
 // was granted by a notice ends with its place unless it is renewed.
 const maxPlaceTTL = 5 * time.Second
 
-// A leaseState is what a Client has of one owner.
+// A leaseState is what a Client has of one owner. Every lease ends by end and then finish.
 type leaseState uint8
 
 const (
@@ -22,8 +23,8 @@ const (
 	requesting                   // the request for the entry has no answer yet
 	waiting                      // the store has a place for it
 	held                         // the Client relies on it until the deadline
-	ending                       // it has ended here, perhaps while its work goes on
-	ended                        // requests for its release may be under way
+	ending                       // it has ended here; its work, or its release, is under way
+	ended                        // its result is known; its release may go on in the background
 )
 
 // A lookReason is what the Client has learned of a lease since the last answer of the store.
@@ -31,7 +32,6 @@ type lookReason uint8
 
 const (
 	noLook  lookReason = iota
-	granted            // a notice has told that it holds
 	noticed            // a notice asks for a look
 	failed             // the last request has failed
 )
@@ -45,22 +45,21 @@ type lease struct {
 	options Options
 	op      *acquireOp // that waits for it; nil once it has the lock
 
-	state    leaseState
-	end      atomic.Pointer[error] // why it is no longer held: set when state becomes ending
-	tokens   tokenBlock
-	deadline atomic.Int64  // until when the Client may rely on it, a reading of the clock
-	storeEnd time.Duration // until when the store may have it at most
-	since    time.Duration // when it became a hold of its holder
+	state     leaseState
+	result    error // of its release, once it has ended
+	tokens    tokenBlock
+	deadline  atomic.Int64  // until when the Client may rely on it, a reading of the clock
+	storeEnd  time.Duration // until when the store may have it at most
+	since     time.Duration // when it became a hold of its holder
+	confirmed bool          // an answer has confirmed the hold for its whole TTL
 
-	due   time.Duration // when the scheduler serves it
+	due   time.Duration // of a new one: when it is sent; then when the scheduler serves it
 	index int           // in the schedule, or notScheduled
 	busy  bool          // a request that may prolong it is in flight
 	look  lookReason
 
-	released *error // the result of its release; nil before
-
 	first Lock    // that of the acquisition which made the lease
-	locks []*Lock // first and those of reentrant acquisitions, until they are released
+	locks []*Lock // first and those of reentrant acquisitions: those not released, and the last
 }
 
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
@@ -79,7 +78,7 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 	l := &both.lease
 	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.holder, c, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
-	a.lease, a.confirmed = l, false
+	a.lease = l
 	return l
 }
 
@@ -94,137 +93,199 @@ func (l *lease) asked() time.Duration {
 	return l.options.TTL
 }
 
-// bound applies MaxHold and NoRenew to the deadline of a lease and to its next renewal. The caller
-// holds c.mu.
-func (l *lease) bound() {
-	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
-	if l.state == held && l.options.MaxHold > 0 && deadline-l.since >= l.options.MaxHold {
-		deadline, last = l.since+l.options.MaxHold, true
-		l.deadline.Store(int64(deadline))
+// note records that the store has the lease in the state of entry, which is Waiting or Held. The
+// answer to a request that was sent at sent has confirmed it for d: the store counts d from a later
+// moment than sent, and never shortens it. A notice confirms nothing, and has d 0. It reports false
+// if the grant came after its end. The caller holds c.mu.
+func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
+	a, due := l.op, l.due
+	if d > 0 {
+		l.storeEnd = max(l.storeEnd, now+d)
+		l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
+		l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
+		due = sent + min(d, l.options.TTL)/3
 	}
-	if l.due = min(l.due, deadline); l.state == held && last {
-		l.due = deadline
+	if a != nil {
+		a.noteAnswered(now)
+	}
+	switch {
+	case l.state == held && entry.State == driver.Waiting: // A notice has told more.
+		due = now
+	case l.state == held:
+	case entry.State == driver.Waiting:
+		l.state, l.tokens.first = waiting, cmp.Or(l.tokens.first, entry.Token)
+		if a.heldUntil > now {
+			due = min(due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
+		}
+	case now >= time.Duration(l.deadline.Load()):
+		l.state = waiting
+		a.restart(now)
+		return false
+	default:
+		l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+		l.state, l.since, l.tokens.own = held, now, l.tokens.first
+		switch {
+		case l.confirmed:
+		case l.options.NoRenew || l.options.Detached: // The caller waits for the answer.
+			due = now
+		default: // Short holds need no renewal.
+			due = min(due, now+max(l.c.localTurn, 0))
+		}
+	}
+	if l.look == noticed {
+		due = now
+	}
+	l.lookAt(due)
+	return true
+}
+
+// absent records that the store has nothing of a lease, which it has refused or forgotten, unless a
+// notice has told more meanwhile. The caller holds c.mu.
+func (l *lease) absent() {
+	if l.state < held {
+		l.state = unsent
 	}
 }
 
-// checkHeld returns nil while the lock is held, and then the reason of its end. It reads the clock,
-// and so does not depend on the scheduler; it marks the lease as lost if the deadline has passed.
-func (l *lease) checkHeld() error {
-	if end := l.end.Load(); end != nil {
-		return *end
+// checkDeadline ends a hold whose time is over, and returns the reading of the clock. It does not
+// depend on the scheduler.
+func (l *lease) checkDeadline() (now time.Duration) {
+	now = l.c.clock.now()
+	switch {
+	case now < time.Duration(l.deadline.Load()):
+	case l.options.MaxHold > 0 && now-l.since >= l.options.MaxHold:
+		l.lose(ErrMaxHold)
+	default:
+		l.lose(ErrExpired)
 	}
-	now := l.c.clock.now()
-	if now < time.Duration(l.deadline.Load()) {
-		return nil
-	}
-	reason := ErrExpired
-	if l.options.MaxHold > 0 && now-l.since >= l.options.MaxHold {
-		reason = ErrMaxHold
-	}
-	l.lose(reason)
-	return *l.end.Load()
+	return now
 }
 
-// lose ends a lease that its holder has not released. The store may still have it: work may run on
+// lose ends a hold that its holder has not released. The store may still have it: work may run on
 // until the holder calls Release.
 func (l *lease) lose(reason error) {
 	c := l.c
 	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	c.mu.Lock()
-	if l.op != nil && l.state == held { // Its caller has not got it, and goes on.
-		l.op.restart(true, 0)
-	}
-	if !l.endLocked(&lost) {
+	if !l.end(&lost) {
 		c.mu.Unlock()
 		return
 	}
+	l.finish(lost)
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
-	c.leave(l)
 	c.mu.Unlock()
 	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
 
-// endLocked ends a lease that is held, and the contexts of its Locks. Only the first call has an
-// effect and returns true. The caller holds c.mu.
-func (l *lease) endLocked(end *error) bool {
-	if l.state != held {
+// end ends a lease on this side: what the store tells of it from now on is dropped, and the
+// contexts of its Locks end. Only the first call has an effect and returns true. The caller holds
+// c.mu, and sees to its finish.
+func (l *lease) end(reason *error) bool {
+	if l.state >= ending {
 		return false
 	}
 	l.state = ending
-	l.end.Store(end)
 	for _, lock := range l.locks {
-		lock.endContext(end)
+		lock.endContext(reason)
 	}
 	l.c.schedule.remove(l)
 	return true
 }
 
-// release ends a hold that has state ending in the store, and reports the end. With keepUntil, a
-// reading of the clock, the name stays taken until then. With pass the next caller of this Client
+// finish gives a lease that has ended its result, takes it from the Client, and makes the first of
+// the line the head in its place. The caller holds c.mu.
+func (l *lease) finish(result error) {
+	c, q := l.c, l.c.queues[l.name]
+	l.state, l.result = ended, result
+	c.changed.Broadcast()
+	switch {
+	case q == nil:
+		return
+	case q.head != l:
+		q.replace(l, nil)
+	case len(q.line) > 0:
+		if l.op == nil {
+			q.known = &HeldError{Record: l.record(), Self: true}
+			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
+		}
+		q.head = c.newLease(q.popLine(), l.name)
+	default:
+		q.head = nil
+	}
+	if q.head == nil && len(q.beside) == 0 {
+		delete(c.queues, l.name)
+		*q = nameQueue{line: q.line[:0], beside: q.beside[:0]}
+		c.spareQueue = q
+	}
+}
+
+// awaitFinish waits until a lease that has ended is finished, and returns its result.
+func (l *lease) awaitFinish() error {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l.state != ended {
+		c.changed.Wait()
+	}
+	return l.result
+}
+
+// abandon ends and finishes a lease that no caller gets. If the store may have it, it is released
+// in the background. The caller holds c.mu.
+func (l *lease) abandon() {
+	state := l.state
+	if l.end(&ErrReleased); state == unsent {
+		l.finish(nil)
+	} else {
+		l.releaseInBackground(state == requesting)
+	}
+}
+
+// release releases a hold that its holder has ended, finishes it, and reports that. With keepUntil,
+// a reading of the clock, the name stays taken until then. With pass the next caller of this Client
 // may get it.
-func (l *lease) release(keepUntil time.Duration, pass bool) error {
+func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c := l.c
 	var began time.Duration
 	if c.watched() || keepUntil != 0 {
 		began = c.clock.now()
 	}
-	end := *l.end.Load()
 	c.mu.Lock()
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
-	l.state = ended
-	over := end == ErrHandedOver || pass && keepUntil == 0 && l.passOn()
-	for l.busy { // Nothing is written after Release has returned.
-		c.changed.Wait()
-	}
+	passed := pass && keepUntil == 0 && l.passOn()
 	c.mu.Unlock()
-	result := &noError
-	if !over {
-		if err := l.sendReleases(keepUntil, c.requestTimeout, false); err != nil {
-			failed := err // on the heap only then
-			if !errors.Is(err, ErrLost) {
-				failed = opError("release", c.stripPrefix(l.name), err)
-			}
-			result = &failed
+	if !passed {
+		result = l.sendReleases(keepUntil, c.requestTimeout, false)
+		if result != nil && !errors.Is(result, ErrLost) {
+			result = opError("release", c.stripPrefix(l.name), result)
 		}
 	}
 	c.mu.Lock()
-	l.released = result
-	c.leave(l)
-	c.changed.Broadcast()
+	l.finish(result)
 	c.mu.Unlock()
 	if !c.watched() {
-		return *result
+		return result
 	}
-	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: *result}
+	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: result}
 	switch {
-	case end == ErrHandedOver:
-		event.Kind = EventHandedOver
-	case errors.Is(*result, ErrLost):
+	case errors.Is(result, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
 		event.Kind, event.Left = EventKept, keepUntil-began
 	}
 	l.emitEnd(event)
-	return *result
+	return result
 }
-
-// noError is the result of a release that has succeeded.
-var noError error
 
 // inBackground is the patience of a release whose caller has been answered.
 const inBackground = -1
 
-// awaitRelease waits until another call has released the lease, and returns its result.
-func (l *lease) awaitRelease() error {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l.released == nil {
-		c.changed.Wait()
-	}
-	return *l.released
+// releaseInBackground releases a lease that has ended, and finishes it when the first request is
+// over. The caller holds c.mu, and is a call that Close waits for, unless the Client is not closed.
+func (l *lease) releaseInBackground(unanswered bool) {
+	l.c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, unanswered) })
 }
 
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
@@ -234,12 +295,12 @@ func (l *lease) awaitRelease() error {
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
 	c.mu.Lock()
-	for l.busy { // It may prolong the lease, and storeEnd with it.
+	for l.busy { // It may prolong the lease. Nothing is written after the release.
 		c.changed.Wait()
 	}
+	until := l.storeEnd + c.guarantees.Grain
 	c.mu.Unlock()
 	applied := false // an earlier attempt may have been applied
-	var until time.Duration
 	for n := 0; ; n++ {
 		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
 		if keepUntil != 0 && c.clock.now() < keepUntil {
@@ -250,7 +311,9 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		})
 		if patience < 0 && n == 0 { // The next caller of this Client need not wait for the store.
 			c.mu.Lock()
-			c.leave(l)
+			if l.state == ending {
+				l.finish(nil)
+			}
 			c.mu.Unlock()
 		}
 		switch {
@@ -265,16 +328,15 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		}
 		applied = applied || !driver.IsNotApplied(err)
 		now := c.clock.now()
-		if n == 0 {
-			until = l.storeEnd + c.guarantees.Grain
-			if patience >= 0 {
-				until = min(until, now+patience)
-			}
+		if n == 0 && patience >= 0 {
+			until = min(until, now+patience)
 		}
 		if now >= until {
-			if patience >= 0 {
-				l.releaseInBackground()
+			c.mu.Lock()
+			if patience >= 0 && !c.closed {
+				l.releaseInBackground(false)
 			}
+			c.mu.Unlock()
 			return storeError(context.Background(), err)
 		}
 		pause := min(c.backoff.nthDelay(n), until-now)
@@ -296,26 +358,6 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 	}
 }
 
-// releaseInBackground goes on with the release of a lease, unless the Client is closed.
-func (l *lease) releaseInBackground() {
-	if c := l.c; c.beginCall(context.Background()) == nil {
-		c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, false) })
-		c.activeCalls.Done()
-	}
-}
-
-// abandon ends a lease that no caller gets, and may release it in the background. The caller holds
-// c.mu.
-func (l *lease) abandon(release bool) {
-	unanswered := l.state == requesting
-	l.state = ended
-	l.end.Store(&ErrReleased)
-	l.c.schedule.remove(l)
-	if release {
-		l.c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, unanswered) })
-	}
-}
-
 // record describes a lease that is held.
 func (l *lease) record() Record {
 	c := l.c
@@ -333,7 +375,7 @@ func (l *lease) record() Record {
 
 // isHeld reports whether the lease is certainly in the store. The caller holds c.mu.
 func (l *lease) isHeld() bool {
-	return (l.state == held || l.state == ending) && l.c.clock.now() < time.Duration(l.deadline.Load())
+	return l.state == held && l.c.clock.now() < time.Duration(l.deadline.Load())
 }
 
 // has reports whether the token is one of the block.

@@ -24,9 +24,8 @@ type Lock struct {
 	holder string // the public name
 	lockContext
 
-	// Client.mu guards these.
-	result *error          // of the Release of one that was not the last of its lease, or was lost
-	work   <-chan struct{} // closed when the work of Do has returned; nil if there is none
+	// Client.mu guards it.
+	work <-chan struct{} // closed when the work of Do has returned; nil if there is none
 }
 
 // Name returns the name of the lock, without the Client's prefix.
@@ -87,10 +86,10 @@ func (l *Lock) LogValue() slog.Value {
 // can still be paused between a nil from Err and the act that it guards: only the token protects
 // against that.
 func (l *Lock) Err() error {
-	if end := l.contextErr(); end != nil {
-		return end
+	if l.contextErr() == nil {
+		l.lease.checkDeadline() // It ends the contexts.
 	}
-	return l.lease.checkHeld()
+	return l.contextErr()
 }
 
 // Context returns a context that ends when the lock is no longer held, with Err's value as its
@@ -145,7 +144,7 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 		c.mu.Unlock()
 		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
-	return cmp.Or(l.lease.checkHeld(), unknown)
+	return cmp.Or(l.Err(), unknown)
 }
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be
@@ -164,27 +163,30 @@ func (l *Lock) Release() error { return l.release(0) }
 // that long; then there must be no other. Further calls wait for the first, and return the same.
 func (l *Lock) release(keep time.Duration) error {
 	lease, c := l.lease, l.c
-	_ = lease.checkHeld()
 	var keepUntil time.Duration
-	if keep > 0 {
-		keepUntil = c.clock.now() + keep
+	if now := lease.checkDeadline(); keep > 0 {
+		keepUntil = now + keep
 	}
 	c.mu.Lock()
-	first := slices.Contains(lease.locks, l)
-	if first && keep > 0 && len(lease.locks) > 1 {
+	i := slices.Index(lease.locks, l)
+	others := i < 0 || len(lease.locks) > 1
+	if others && i >= 0 && keep > 0 {
 		c.mu.Unlock()
 		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
 	}
-	lease.locks = slices.DeleteFunc(lease.locks, func(other *Lock) bool { return other == l })
-	last := len(lease.locks) == 0
-	ours := first && last && lease.endLocked(&ErrReleased)
-	if end := lease.end.Load(); first && end != nil && errors.Is(*end, ErrLost) {
-		l.result = end
-	} else if first && !last {
-		l.result = &noError
+	if others && i >= 0 {
+		lease.locks = slices.Delete(lease.locks, i, i+1)
 	}
+	ours := !others && lease.end(&ErrReleased)
 	l.endContext(&ErrReleased)
-	result, working := l.result, l.work != nil
+	end, working := l.contextErr(), l.work != nil
+	lost := errors.Is(end, ErrLost)
+	if lost && !others { // It is released once, and counts as one that others go on with.
+		lease.locks = nil
+		if keep == 0 && !errors.Is(end, ErrTaken) && !c.closed {
+			lease.releaseInBackground(false)
+		}
+	}
 	select {
 	case <-l.work:
 		working = false
@@ -194,19 +196,15 @@ func (l *Lock) release(keep time.Duration) error {
 	switch {
 	case ours:
 		return lease.release(keepUntil, true)
-	case keep > 0 && (!first || result == nil): // released before, by ReleaseAll perhaps, or handed over
-		return l.contextErr()
-	case result == nil && working: // in the work itself: ReleaseAll releases it after that
-		return nil
-	case result == nil:
-		return lease.awaitRelease()
-	case !first, !last, errors.Is(*result, ErrTaken):
-	case keep > 0:
+	case lost && !others && keep > 0 && !errors.Is(end, ErrTaken):
 		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
-	default:
-		lease.releaseInBackground()
+		return end
+	case lost, keep > 0: // released before, by ReleaseAll perhaps, or handed over
+		return end
+	case others, working: // in the work itself: ReleaseAll releases it after that
+		return nil
 	}
-	return *result
+	return lease.awaitFinish()
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it

@@ -43,46 +43,22 @@ func (a *acquireOp) enter(full string) error {
 	switch {
 	case a.join():
 		return nil
-	case exclusive && a.once && q.head != nil && q.head.isHeld():
+	case exclusive && a.try && q.head != nil && q.head.isHeld():
 		return &HeldError{Record: q.head.record(), Self: true}
 	case exclusive && a.place > 0 && q.head != nil:
 		q.line = append(q.line, a)
 		return nil
 	}
 	l := c.newLease(a, full)
+	if a.ticket != nil {
+		l.fromTicket(a.ticket, a.began)
+	}
 	if exclusive && a.place > 0 && q.head == nil {
 		q.head = l
 	} else {
 		q.beside = append(q.beside, l)
 	}
 	return nil
-}
-
-// leave takes a lease that has ended from the Client, and makes the first of the line the head in
-// its place. The caller holds c.mu.
-func (c *Client) leave(l *lease) {
-	l.state = ended
-	c.schedule.remove(l)
-	q := c.queues[l.name]
-	switch {
-	case q == nil:
-		return
-	case q.head != l:
-		q.replace(l, nil)
-	case len(q.line) > 0:
-		if l.op == nil {
-			q.known = &HeldError{Record: l.record(), Self: true}
-			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
-		}
-		q.head = c.newLease(q.popLine(), l.name)
-	default:
-		q.head = nil
-	}
-	if q.head == nil && len(q.beside) == 0 {
-		delete(c.queues, l.name)
-		*q = nameQueue{line: q.line[:0], beside: q.beside[:0]}
-		c.spareQueue = q
-	}
 }
 
 // replace puts another lease in the place of one, or none with nil.
@@ -191,17 +167,17 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	now := c.clock.now()
-	if now >= q.turnEnd || now >= l.due || l.busy || l.look > granted || c.closed ||
+	if now >= q.turnEnd || now >= l.due || l.busy || l.look != noLook || c.closed ||
 		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&q.line[0].options) {
 		return false
 	}
 	a := q.popLine()
 	next := c.newLease(a, l.name)
-	next.owner, next.state, next.op, next.look, next.tokens = l.owner, held, nil, l.look, l.tokens
-	next.storeEnd, next.since, next.due = l.storeEnd, now, l.due
+	next.owner, next.state, next.op, next.tokens, next.confirmed = l.owner, held, nil, l.tokens, l.confirmed
+	next.storeEnd, next.since = l.storeEnd, now
 	next.tokens.own++
 	next.deadline.Store(l.deadline.Load())
 	a.lock, q.head = &next.first, next
-	c.reschedule(next)
+	next.lookAt(l.due)
 	return true
 }

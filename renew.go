@@ -65,29 +65,32 @@ func (c *Client) runScheduler() {
 }
 
 // takeDue returns the leases that must be renewed now, ends the holds past their deadline, and sets
-// when the next ones are due. A lease that is renewed leaves the schedule until the answer puts it
+// when the next ones are due. A place that is renewed leaves the schedule until the answer puts it
 // there again. A hold stays, for its deadline. The caller holds c.mu.
 func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 	s := &c.schedule
 	for len(s.leases) > 0 {
 		l, window := s.leases[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
-		isHeld := l.state == held
 		if len(renewals) > 0 {
 			window = l.asked() / batchWindow
 		}
-		if isHeld && now >= deadline {
-			s.remove(l)
-			c.activeCalls.Go(func() { _ = l.checkHeld() }) // marks it as lost
+		switch isHeld := l.state == held; {
+		case isHeld && now >= deadline:
+			if s.remove(l); l.op != nil { // Its caller has not got it.
+				l.op.restart(now)
+			} else {
+				c.activeCalls.Go(func() { l.checkDeadline() })
+			}
 			continue
-		}
-		if l.due > now+window || isHeld && l.due == deadline {
+		case l.due > now+window, isHeld && l.due == deadline:
 			s.nextCheck = l.due
 			return renewals
-		}
-		if s.remove(l); isHeld {
+		case isHeld:
 			l.due = deadline
-			heap.Push(s, l)
+			heap.Fix(s, l.index)
+		default:
+			s.remove(l)
 		}
 		if !l.busy {
 			l.busy = true
@@ -111,13 +114,14 @@ func (l *lease) renewTimeout(now time.Duration) time.Duration {
 	return min(l.c.requestTimeout, timeout)
 }
 
-// A renewal is the renewal of one lease in a request.
+// A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
 type renewal struct {
-	l       *lease
-	sent    time.Duration
-	asked   time.Duration
-	wasHeld bool       // when it was sent, or by a ticket
-	look    lookReason // the same
+	l         *lease
+	sent      time.Duration
+	asked     time.Duration
+	wasHeld   bool // or by a ticket
+	confirmed bool
+	look      lookReason
 }
 
 // renewLeases renews leases with one request, for d, or each for its own time if d is 0. Each of
@@ -130,7 +134,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	sent := c.clock.now()
 	for i, l := range leases {
 		asked := cmp.Or(d, l.asked())
-		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.adopts, l.look}
+		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.ticket != nil, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -160,110 +164,72 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 }
 
 // apply records the answer to a renewal, and that it is no longer in flight. Meanwhile a notice may
-// have granted the lease, or it may have ended.
+// have granted the lease, or it may have ended: then the answer is dropped.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
 	l.busy = false
 	c.changed.Broadcast()
-	now, isHeld := c.clock.now(), l.state == held
+	a, now := l.op, c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
+	unknown := entry.State == driver.Unknown
 	lost := entry.State == driver.Lost || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first ||
 		entry.State == driver.Waiting && r.wasHeld // the store has forgotten the grant
 	if entry.State != driver.Lost {
 		l.storeEnd = max(l.storeEnd, now+r.asked)
 	}
+	if l.state > held {
+		c.mu.Unlock()
+		return
+	}
 	switch {
-	case l.state > held: // The lease has ended: the answer is dropped.
-	case lost && isHeld:
-	case lost: // It proves nothing about an outage, in which requests for an entry may get lost.
-		l.op.restart(l.state == requesting, now)
-	case entry.State == driver.Unknown:
-		if !isHeld {
-			l.due = now + l.op.noteFailure(now, r.sent, err)
-			l.op.signal()
-		} else if l.look == noticed { // meanwhile
-			l.due = now
-		} else if !l.options.NoRenew || r.look != noLook {
-			l.due = min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond)))
+	case lost && a != nil: // It proves nothing about an outage, in which requests for an entry may get lost.
+		if l.state == waiting && entry.State == driver.Lost {
+			l.absent()
 		}
+		a.restart(now)
+	case lost:
+	case !unknown:
+		l.note(now, r.sent, r.asked, entry)
+	default:
+		noticedMeanwhile := l.look == noticed
 		l.look = failed
-		c.reschedule(l)
-	default: // Waiting or Held
-		l.noteEntry(now, r.sent, r.asked, entry)
+		switch {
+		case l.state != held:
+			l.lookAt(now + a.noteFailure(now, r.sent, err))
+		case noticedMeanwhile:
+			l.lookAt(now)
+		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
+			l.lookAt(min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
+		}
+	}
+	if a != nil {
+		a.signal()
 	}
 	c.mu.Unlock()
+	if a != nil {
+		return
+	}
 
 	event := Event{Left: max(left, 0), TTL: l.options.TTL}
 	switch {
-	case !isHeld:
 	case lost:
 		l.lose(ErrTaken)
 		if entry.State != driver.Lost {
-			l.releaseInBackground()
+			c.mu.Lock()
+			l.releaseInBackground(false)
+			c.mu.Unlock()
 		}
-	case entry.State == driver.Unknown:
+	case unknown:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
 		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		l.emit(event)
-	case entry.State == driver.Held && r.look != granted:
+	case entry.State == driver.Held && (r.confirmed || r.look == failed):
 		event.Kind = EventRenewed
 		l.emit(event)
 	}
-}
-
-// noteEntry records the answer to a request that was sent at sent and asked for d: what entry says
-// of the lease. The store counts d from a later moment than sent, and never shortens it. It reports
-// false if that is over. The caller holds c.mu.
-func (l *lease) noteEntry(now, sent, d time.Duration, entry driver.Entry) bool {
-	l.storeEnd = max(l.storeEnd, now+d)
-	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
-	l.due = sent + min(d, l.options.TTL)/3
-	l.bound()
-	if a := l.op; a != nil {
-		a.noteAnswered(now)
-		a.confirmed = a.confirmed || entry.State == driver.Held && d >= l.options.TTL
-		a.signal()
-	}
-	if l.state != held && !l.becomes(now, entry) {
-		return false
-	}
-	if l.look == noticed || l.state == held && entry.State == driver.Waiting { // A notice has told more.
-		l.due = now
-	}
-	l.c.reschedule(l)
-	return true
-}
-
-// becomes records that a lease which waits is what entry says, and reports false if that is over. A
-// hold that was not confirmed for its TTL has the rest of its place, and is renewed for its TTL
-// when the local turn is over: short holds need no renewal. The caller holds c.mu.
-func (l *lease) becomes(now time.Duration, entry driver.Entry) bool {
-	a := l.op
-	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-	switch {
-	case entry.State == driver.Waiting:
-		l.state = waiting
-		if a.heldUntil > now {
-			l.due = min(l.due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
-		}
-		return true
-	case now >= time.Duration(l.deadline.Load()):
-		a.restart(true, now)
-		return false
-	}
-	l.state, l.since, l.tokens.own = held, now, l.tokens.first
-	l.bound()
-	switch {
-	case a.confirmed:
-	case l.options.NoRenew || l.options.Detached:
-		l.due = l.since
-	default:
-		l.due = min(l.due, l.since+max(l.c.localTurn, 0))
-	}
-	return true
 }
 
 // onNotice handles a notice of the store. It does not block.
@@ -272,21 +238,21 @@ func (c *Client) onNotice(name, owner string, token int64) {
 	defer c.mu.Unlock()
 	if name == "" {
 		for _, l := range c.leasesLocked(func(*lease) bool { return true }) {
-			l.onNotice(0)
+			l.noteNotice(0)
 		}
 		return
 	}
 	for l := range c.queues[name].leases {
 		if owner == "" || owner == l.owner {
-			l.onNotice(token)
+			l.noteNotice(token)
 		}
 	}
 }
 
-// onNotice handles a notice for the lease. The token of its place means that it is granted, until
+// noteNotice handles a notice for the lease. The token of its place means that it is granted, until
 // the confirmed end of the place. Anything else leads to a look. The caller holds c.mu.
-func (l *lease) onNotice(token int64) {
-	c, a, now := l.c, l.op, l.c.clock.now()
+func (l *lease) noteNotice(token int64) {
+	a, now := l.op, l.c.clock.now()
 	switch {
 	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
 		return
@@ -294,15 +260,12 @@ func (l *lease) onNotice(token int64) {
 		l.due = 0
 	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
 		now < time.Duration(l.deadline.Load()):
-		l.becomes(now, driver.Entry{State: driver.Held, Token: token})
-		l.look, l.storeEnd = granted, max(l.storeEnd, now+a.place)
-		a.noteAnswered(now)
-		c.reschedule(l)
+		l.look, l.storeEnd = noLook, max(l.storeEnd, now+a.place)
+		l.note(now, 0, 0, driver.Entry{State: driver.Held, Token: token})
 	default:
 		l.look = noticed
 		if !l.busy { // else the answer under way leads to the look
-			l.due = now
-			c.reschedule(l)
+			l.lookAt(now)
 		}
 	}
 	if a != nil {
@@ -322,11 +285,22 @@ type schedule struct {
 	wake      chan struct{} // has room for one
 }
 
-// reschedule puts a lease into the schedule, or moves it there, and wakes the scheduler if it would
-// check too late. The caller holds c.mu.
-func (c *Client) reschedule(l *lease) {
-	s := &c.schedule
-	if l.index == notScheduled {
+// lookAt puts a lease into the schedule, or moves it there, and wakes the scheduler if that would
+// check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
+// renewed only then, unless something is not known of it. The caller holds c.mu.
+func (l *lease) lookAt(due time.Duration) {
+	c, s := l.c, &l.c.schedule
+	if l.state == held {
+		deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
+		if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
+			deadline, last = l.since+most, true
+			l.deadline.Store(int64(deadline))
+		}
+		if due = min(due, deadline); last && l.confirmed && l.look == noLook {
+			due = deadline
+		}
+	}
+	if l.due = due; l.index == notScheduled {
 		heap.Push(s, l)
 	} else {
 		heap.Fix(s, l.index)
@@ -334,8 +308,8 @@ func (c *Client) reschedule(l *lease) {
 	if !s.running {
 		s.running = true
 		c.activeCalls.Go(c.runScheduler)
-	} else if s.nextCheck == 0 || l.due < s.nextCheck {
-		s.nextCheck = l.due
+	} else if s.nextCheck == 0 || due < s.nextCheck {
+		s.nextCheck = due
 		select {
 		case s.wake <- struct{}{}:
 		default:

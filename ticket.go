@@ -91,19 +91,26 @@ func (l *Lock) HandOver() (Ticket, error) {
 	if !lease.options.Detached {
 		err = fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
 	}
+	c.mu.Lock()
 	if err == nil {
-		c.mu.Lock()
-		if err = l.contextErr(); err == nil && len(lease.locks) > 1 {
-			err = fmt.Errorf("%w: it has other handles", ErrInvalid)
-		} else if err == nil {
-			lease.endLocked(&ErrHandedOver)
-		}
-		c.mu.Unlock()
+		err = l.contextErr()
+	}
+	if err == nil && len(lease.locks) > 1 {
+		err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 	}
 	if err != nil {
+		c.mu.Unlock()
 		return "", opError("hand over", l.Name(), err)
 	}
-	_ = lease.release(0, false) // it sends nothing
+	lease.end(&ErrHandedOver)
+	c.activeCalls.Add(1) // Close waits for the hook.
+	defer c.activeCalls.Done()
+	for lease.busy { // Nothing is written after HandOver has returned.
+		c.changed.Wait()
+	}
+	lease.finish(nil)
+	c.mu.Unlock()
+	lease.emitEnd(Event{Kind: EventHandedOver})
 	fields := ticketFields{
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
 		Holder: l.holder, Limit: lease.options.limit(), Metadata: lease.options.Metadata,
@@ -145,28 +152,18 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	if o == nil || o.TTL == 0 {
 		options.TTL = fields.TTL
 	}
-	options.Detached, options.Reentrant, options.Metadata = true, false, fields.Metadata
+	options.Wait, options.Detached, options.Reentrant, options.Metadata = 0, true, false, fields.Metadata
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
-	if _, err = c.beginNamed(ctx, name, &options); err != nil {
-		return nil, opError("adopt", name, err)
-	}
-	defer c.activeCalls.Done()
-	a := &acquireOp{c: c, name: name, options: options, adopts: true}
-	a.ctx, a.began = c.start(ctx, "adopt", name, &options), c.clock.now()
-	return a.report("adopt", a.adopt(fields))
+	a := &acquireOp{c: c, name: name, options: options, ticket: fields}
+	return a.do(ctx, "adopt", "adopt")
 }
 
-// adopt puts the lease of a ticket into the queue, and has it renewed until the store has answered.
-func (a *acquireOp) adopt(fields *ticketFields) error {
-	c := a.c
-	c.mu.Lock()
-	_ = a.enter(fields.Name) // It refuses a single attempt alone.
-	l := a.lease
-	l.owner, l.first.holder, l.tokens.first, l.tokens.count = fields.Owner, fields.Holder, fields.Token, 1
-	l.state, l.due, l.storeEnd = requesting, a.began, a.began+max(fields.Left, fields.TTL)
-	c.reschedule(l)
-	c.mu.Unlock()
-	return a.await()
+// fromTicket makes the new lease that of a ticket, and has it renewed at once. The caller holds
+// c.mu.
+func (l *lease) fromTicket(t *ticketFields, now time.Duration) {
+	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
+	l.state, l.storeEnd = requesting, now+max(t.Left, t.TTL)
+	l.lookAt(now)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
