@@ -99,7 +99,7 @@ func (a *acquireOp) do(ctx context.Context, op, start string) (*Lock, error) {
 	if err = a.run(full); err != nil {
 		err = opError(op, a.name, err)
 	}
-	if !c.watched() {
+	if !c.watched {
 		return a.lock, err
 	}
 	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
@@ -143,7 +143,7 @@ func (a *acquireOp) run(full string) error {
 			a.take(l)
 		case l.state != unsent: // The answer, a notice or a renewal tells more.
 			now = a.wait(0)
-		case a.join(): // a hold that this Client has got since
+		case o.Reentrant && a.join(): // a hold that this Client has got since
 			l.abandon()
 		case l.due > now:
 			now = a.wait(l.due - now)
@@ -159,7 +159,9 @@ func (a *acquireOp) run(full string) error {
 // may have ended that.
 func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 	c, o := a.c, &a.options
-	l.tokens.count = a.tokensToRequest()
+	if l.tokens.count = 1; len(a.queue.line) > 0 {
+		l.tokens.count = a.tokensForLine()
+	}
 	req := driver.Request{
 		Name: l.name, Owner: l.owner, Holder: c.holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
 		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
@@ -259,7 +261,7 @@ func (a *acquireOp) take(l *lease) {
 	}
 	if a.options.Reentrant {
 		for _, other := range slices.Clone(q.line) {
-			if other.join() {
+			if other.options.Reentrant && other.join() {
 				other.signal()
 			}
 		}

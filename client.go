@@ -40,6 +40,7 @@ type Client struct {
 	localTurn      time.Duration // not above 0: none
 	log            *slog.Logger
 	hooks          Hooks
+	watched        bool // there is a log or a hook for events
 	clock          clock
 	configErr      error // returned by every method if the Config is invalid
 
@@ -83,6 +84,7 @@ func New(store driver.Store, config *Config) *Client {
 		localTurn:      min(cmp.Or(config.LocalTurn, defaultLocalTurn), driver.MaxTTL),
 		log:            config.Logger,
 		hooks:          config.Hooks,
+		watched:        config.Logger != nil || config.Hooks.Event != nil,
 		closing:        make(chan struct{}),
 		stopNotices:    func() {},
 		queues:         map[string]*nameQueue{},

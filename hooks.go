@@ -176,9 +176,6 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	}
 }
 
-// watched reports whether there is a log or a hook for events.
-func (c *Client) watched() bool { return c.log != nil || c.hooks.Event != nil }
-
 // emit writes an event to the log and calls the hooks.
 func (c *Client) emit(ctx context.Context, e Event) {
 	if c.log != nil {

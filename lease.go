@@ -248,7 +248,7 @@ func (l *lease) abandon() {
 func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c := l.c
 	var began time.Duration
-	if c.watched() || keepUntil != 0 {
+	if c.watched || keepUntil != 0 {
 		began = c.clock.now()
 	}
 	c.mu.Lock()
@@ -265,7 +265,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c.mu.Lock()
 	l.finish(result)
 	c.mu.Unlock()
-	if !c.watched() {
+	if !c.watched {
 		return result
 	}
 	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: result}

@@ -168,43 +168,51 @@ func (l *Lock) release(keep time.Duration) error {
 		keepUntil = now + keep
 	}
 	c.mu.Lock()
-	i := slices.Index(lease.locks, l)
-	others := i < 0 || len(lease.locks) > 1
-	if others && i >= 0 && keep > 0 {
-		c.mu.Unlock()
-		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
-	}
-	if others && i >= 0 {
-		lease.locks = slices.Delete(lease.locks, i, i+1)
-	}
-	ours := !others && lease.end(&ErrReleased)
-	l.endContext(&ErrReleased)
-	end, working := l.contextErr(), l.work != nil
-	lost := errors.Is(end, ErrLost)
-	if lost && !others { // It is released once, and counts as one that others go on with.
-		lease.locks = nil
-		if keep == 0 && !errors.Is(end, ErrTaken) && !c.closed {
-			lease.releaseInBackground(false)
+	if i := slices.Index(lease.locks, l); i < 0 || len(lease.locks) > 1 { // Others have the lease, or it was lost.
+		defer c.mu.Unlock()
+		if i >= 0 && keep > 0 {
+			return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
 		}
-	}
-	select {
-	case <-l.work:
-		working = false
-	default:
-	}
-	c.mu.Unlock()
-	switch {
-	case ours:
-		return lease.release(keepUntil, true)
-	case lost && !others && keep > 0 && !errors.Is(end, ErrTaken):
-		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
-		return end
-	case lost, keep > 0: // released before, by ReleaseAll perhaps, or handed over
-		return end
-	case others, working: // in the work itself: ReleaseAll releases it after that
+		if i >= 0 {
+			lease.locks = slices.Delete(lease.locks, i, i+1)
+			l.endContext(&ErrReleased)
+		}
+		if end := l.contextErr(); keep > 0 || errors.Is(end, ErrLost) {
+			return end
+		}
 		return nil
 	}
-	return lease.awaitFinish()
+	if lease.end(&ErrReleased) {
+		c.mu.Unlock()
+		return lease.release(keepUntil, true)
+	}
+	end := l.contextErr()
+	if !errors.Is(end, ErrLost) { // released before, by ReleaseAll perhaps, or handed over
+		working := l.work != nil
+		select {
+		case <-l.work:
+			working = false
+		default:
+		}
+		c.mu.Unlock()
+		switch {
+		case keep > 0:
+			return end
+		case working: // in the work itself: ReleaseAll releases it after that
+			return nil
+		}
+		return lease.awaitFinish()
+	}
+	lease.locks = nil // It is released once.
+	inStore := !errors.Is(end, ErrTaken)
+	if inStore && keep == 0 && !c.closed {
+		lease.releaseInBackground(false)
+	}
+	c.mu.Unlock()
+	if inStore && keep > 0 {
+		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
+	}
+	return end
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it

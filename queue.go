@@ -41,7 +41,7 @@ func (a *acquireOp) enter(full string) error {
 	}
 	a.queue = q
 	switch {
-	case a.join():
+	case a.options.Reentrant && a.join():
 		return nil
 	case exclusive && a.try && q.head != nil && q.head.isHeld():
 		return &HeldError{Record: q.head.record(), Self: true}
@@ -118,9 +118,6 @@ func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
 // join gives a reentrant operation a further Lock of a reentrant hold of the Client, and reports
 // whether there is one. The caller holds c.mu.
 func (a *acquireOp) join() bool {
-	if !a.options.Reentrant {
-		return false
-	}
 	for l := range a.queue.leases {
 		if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() {
 			a.leaveLine()
@@ -136,11 +133,11 @@ func (a *acquireOp) join() bool {
 // under the next token, without a request. A turn begins with the grant of the store and lasts
 // Config.LocalTurn. After it the lock is released to the store, where all Clients compete.
 
-// tokensToRequest returns how many tokens the operation requests: several if others wait behind it.
-// The caller holds c.mu.
-func (a *acquireOp) tokensToRequest() int {
+// tokensForLine returns how many tokens the operation requests while others of its Client are in
+// line: several if the line is behind it. The caller holds c.mu.
+func (a *acquireOp) tokensForLine() int {
 	q, g := a.queue, &a.c.guarantees
-	if q.head != a.lease || len(q.line) == 0 || a.c.localTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
+	if q.head != a.lease || a.c.localTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
 		return 1
 	}
 	return max(min(g.Tokens, driver.MaxTokens), 1)
