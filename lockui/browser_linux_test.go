@@ -110,12 +110,14 @@ func TestBrowser(t *testing.T) {
 		if b.eval(rowOf("well")+`.classList.contains('silent')`) == "true" {
 			t.Error("a store that answers is grey, too")
 		}
+		b.checkContrast("silent")
 
 		// The page itself cannot be reached any more.
 		s.Config.SetKeepAlivesEnabled(false)
 		s.Listener.Close()
 		s.CloseClientConnections()
 		b.wait(`document.body.classList.contains('offline') && document.getElementById('status').textContent === 'Disconnected'`)
+		b.checkContrast("offline")
 		b.checkFaults("net::ERR_")
 	})
 
@@ -131,6 +133,7 @@ func TestBrowser(t *testing.T) {
 		if text := b.eval(`document.getElementById('break').innerText`); !strings.Contains(text, "worker-1.prod/4711") || !strings.Contains(text, fmt.Sprint(lock.Token())) {
 			t.Errorf("the question does not name the holder: %s", text)
 		}
+		b.checkContrast("break")
 		if b.eval(`document.activeElement.id`) != `"leave"` {
 			t.Error("a second Enter breaks it")
 		}
@@ -206,6 +209,8 @@ func TestBrowser(t *testing.T) {
 			b.open(s.URL + "/")
 			b.wait(live + ` && document.querySelectorAll('#locks tr').length === 6 && document.querySelector('.finding')`)
 			b.eval(`document.querySelectorAll('details').forEach(d => d.open = true)`)
+			b.checkNames()
+			b.checkContrast(fmt.Sprintf("dark: %v", dark))
 			b.resize(390, 844)
 			if b.eval(`document.documentElement.scrollWidth <= innerWidth`) != "true" {
 				t.Error("it is wider than a telephone")
@@ -279,7 +284,7 @@ func startBrowser(t *testing.T) *browser {
 	var attached struct{ SessionID string }
 	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Log"} {
+	for _, domain := range []string{"Page", "Runtime", "Log", "Accessibility"} {
 		b.call(domain+".enable", nil, nil)
 	}
 	return b
@@ -442,6 +447,59 @@ func (b *browser) checkFaults(except string) {
 		}
 	}
 	b.faults = nil
+}
+
+// checkNames fails the test if a control has no name for those who cannot see it.
+func (b *browser) checkNames() {
+	b.t.Helper()
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name struct{ Value any }
+		}
+	}
+	b.call("Accessibility.getFullAXTree", nil, &tree)
+	n := 0
+	for _, node := range tree.Nodes {
+		switch node.Role.Value {
+		case "link", "button", "textbox", "searchbox", "table", "navigation", "columnheader":
+			n++
+			if name := fmt.Sprint(node.Name.Value); !node.Ignored && strings.TrimSpace(strings.TrimSuffix(name, "<nil>")) == "" {
+				b.t.Errorf("a %v has no name", node.Role.Value)
+			}
+		}
+	}
+	if n < 3 {
+		b.t.Errorf("only %d controls were found", n)
+	}
+	if b.eval(`[...document.querySelectorAll('input')].filter(input => input.checkVisibility()).every(input => [...input.labels].some(label => label.checkVisibility()))`) != "true" {
+		b.t.Error("a field has no label")
+	}
+}
+
+// checkContrast fails the test if a text differs too little from what is behind it.
+func (b *browser) checkContrast(what string) {
+	b.t.Helper()
+	faint := b.eval(`(() => {
+		const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+		const color = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data };
+		const light = c => { const [r, g, b] = [0, 1, 2].map(i => c[i] / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+		const behind = node => { for (; node; node = node.parentElement) { const c = color(getComputedStyle(node).backgroundColor); if (c[3] === 255) return c } return [255, 255, 255] };
+		const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), faint = {};
+		let n = 0;
+		while (walker.nextNode()) {
+			const node = walker.currentNode.parentElement;
+			if (!walker.currentNode.data.trim() || !node.checkVisibility() || ['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(node.tagName)) continue;
+			const a = light(color(getComputedStyle(node).color)), b = light(behind(node)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+			n++;
+			if (ratio < 4.5) faint[walker.currentNode.data.trim().slice(0, 30) + ' in ' + node.tagName + '.' + node.className] = ratio;
+		}
+		if (n < 10) faint['too few texts'] = n;
+		return faint;
+	})()`)
+	if faint != "{}" {
+		b.t.Errorf("%s: texts with too little contrast: %s", what, faint)
+	}
 }
 
 func quote(text string) string {

@@ -7,8 +7,8 @@
 // Each call that may pass takes a lock with holdfast.Options.Limit N and leaves its share taken for
 // the length of the window. Where all shares are taken the error is a [LimitError], which contains
 // the time after which to try again. An N of 1 works on every store that keeps names. A greater N
-// needs holdfast.Guarantees().Limits: memory, files, Redis, the PostgreSQL table and etcd have it;
-// a quorum and advisory locks do not.
+// needs holdfast.Guarantees().Limits: memory, files, Redis, the PostgreSQL table, etcd and S3 have
+// it; a quorum and advisory locks do not.
 //
 // # Guarantees
 //

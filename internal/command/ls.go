@@ -22,9 +22,9 @@ const lsLong = `Ls lists the locks that are held, and those that are kept after 
 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
 its holder renews it. WAITING is how many wait in line for it, in files, Redis,
-the table of PostgreSQL and etcd; if nobody does, there is no such column. On a
-terminal, lines are cut at its width; "holdfast show" has all. Elsewhere, and
-with --json, nothing is cut.
+the table of PostgreSQL, etcd and S3; if nobody does, there is no such column.
+On a terminal, lines are cut at its width; "holdfast show" has all. Elsewhere,
+and with --json, nothing is cut.
 
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.

@@ -19,8 +19,8 @@ import (
 const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
 have taken it again. It is good for "start when the migration is through"; to do
 something while nobody else does, use holdfast run. While others stand in
-line for the lock (files, Redis, the table of PostgreSQL, etcd), it goes from
-one to the next and is not free in between.
+line for the lock (files, Redis, the table of PostgreSQL, etcd, S3), it goes
+from one to the next and is not free in between.
 
 Exit code: 0 when the lock is free, 75 if it was still held when --timeout was
 over.`
