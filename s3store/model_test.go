@@ -146,8 +146,10 @@ func (s *search) see(c *client, value int, now int8) {
 	rec.Entries = slices.Clone(rec.Entries)
 	if s.broken == sightKept {
 		for _, e := range rec.Entries {
-			if old := sight.find(e.Token); old != nil {
-				old.Data.Renewals = e.Data.Renewals
+			for i := range sight.record.Entries {
+				if old := &sight.record.Entries[i]; old.Token == e.Token {
+					old.Data.Renewals = e.Data.Renewals
+				}
 			}
 		}
 	}

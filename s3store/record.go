@@ -1,7 +1,6 @@
 package s3store
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,22 +48,13 @@ func (s *sighting) see(rec record, tag string, now time.Duration) {
 	for i := range rec.Entries {
 		e := &rec.Entries[i]
 		e.Data.lasts, e.Until = e.Until, now+e.Until
-		if old := s.find(e.Token); old != nil && old.Data.Renewals == e.Data.Renewals {
-			e.Until = old.Until
+		for _, old := range s.record.Entries {
+			if old.Token == e.Token && old.Data.Renewals == e.Data.Renewals {
+				e.Until = old.Until
+			}
 		}
 	}
 	s.known, s.record, s.tag = true, rec, tag
-}
-
-// find returns what was seen of the entry with a token, or nil.
-func (s *sighting) find(token int64) *entry {
-	i, ok := slices.BinarySearchFunc(s.record.Entries, token, func(e entry, token int64) int {
-		return cmp.Compare(e.Token, token)
-	})
-	if !ok {
-		return nil
-	}
-	return &s.record.Entries[i]
 }
 
 // A queue is that of a name for one verb, with ends by the clock of the store.

@@ -107,39 +107,29 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return err
 	})
 	if err != nil {
-		return driver.Result{}, err
+		res = driver.Result{}
 	}
-	return res, nil
+	return res, err
 }
 
 // Renew implements [driver.Store]. It writes the records of several names at once.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	ofName := map[string][]int{}
+	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
+	var group sync.WaitGroup
 	for i, req := range reqs {
-		ofName[req.Name] = append(ofName[req.Name], i)
-	}
-	entries, errs := make([]driver.Entry, len(reqs)), make(chan error, len(ofName))
-	for name, of := range ofName {
-		go func() {
-			err := s.update(ctx, name, func(q *queue, now time.Duration) error {
-				for _, n := range of {
-					entries[n] = q.renew(reqs[n], now)
-				}
+		group.Go(func() {
+			var own driver.Entry
+			errs[i] = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
+				own = q.renew(req, now)
 				return nil
 			})
-			for _, n := range of {
-				if err != nil {
-					entries[n] = driver.Entry{}
-				}
+			if errs[i] == nil {
+				entries[i] = own
 			}
-			errs <- err
-		}()
+		})
 	}
-	var err error
-	for range ofName {
-		err = cmp.Or(err, <-errs)
-	}
-	return entries, err
+	group.Wait()
+	return entries, cmp.Or(errs...)
 }
 
 // Release implements [driver.Store].
@@ -164,9 +154,9 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (records []
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		records = nil
 	}
-	return records, nil
+	return records, err
 }
 
 // Lookup implements [driver.Store].
