@@ -19,22 +19,20 @@
 // higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
 // clocks do and whenever holds expire: two majorities share a node, and that node has granted both
 // tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
-// checked exhaustively, together with variants that do not work (the greatest of the tokens; nodes
-// that forget), by the tests of this package.
+// checked exhaustively, with variants that do not work, by the tests of this package.
 //
 // What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be
 // forgotten, since one node that forgets a hold can be one too many. Each node must be one that all
 // clients reach: a file on each host is no node that the hosts share.
 //
 // A quorum has no Queue: nodes get the requests in different orders, and would admit different
-// owners. Its waiters have no places at the nodes, and get no notices: they try again after pauses
-// of up to 250 ms (holdfast.Backoff).
+// owners. Its waiters try again after pauses of up to 250 ms (holdfast.Backoff), without notices.
 //
 // Shared and limited holds are not supported, also if all nodes support them. N nodes that each
 // admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
 // nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared
-// holds get different tokens on different nodes if their requests cross, and would be released and
-// requested again for as long as readers keep coming.
+// holds get different tokens on different nodes if their requests cross, and would be requested
+// again for as long as readers keep coming.
 //
 // An attempt is one vote. If a majority tells one hold in its way, the name is held. If there is no
 // winner, the attempt is released, and the error is a [driver.RetryError] with a short random time:
@@ -53,11 +51,10 @@
 // it is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
 //
 // A clock that is wrong by more than a day. A node refuses a token that is more than
-// [driver.MaxLead] above its clock, so that one client cannot use up the tokens of a name for all.
-// A client with a clock that far ahead gets [driver.ErrInvalid]; a node with a clock that far
-// behind has no vote. A client with a clock more than an hour behind those of the nodes proposes
-// too little, since it assumes no greater difference: most of its attempts end with "the tokens
-// granted do not agree".
+// [driver.MaxLead] above its clock: a client with a clock that far ahead gets [driver.ErrInvalid],
+// and a node with a clock that far behind has no vote. A client with a clock more than an hour
+// behind those of the nodes proposes too little: most of its attempts end with "the tokens granted
+// do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the
@@ -66,35 +63,30 @@
 // its counters without that can also make tokens fall, where its clock does not stand above them.
 //
 // A pause. A process can be stopped after it has checked its deadline and before it acts, and go on
-// when another owner has the lock. This is what Redlock was criticized for, and no lock with a TTL
-// is free of it. A resource that refuses tokens lower than the highest that it has seen refuses the
-// paused holder, and no clock is involved.
+// when another owner has the lock, as with every lock that has a TTL. A resource that refuses
+// tokens lower than the highest that it has seen refuses the paused holder.
 //
 // A hold does not grow back. A node that has lost its part of a hold, or was down when it was
-// granted, does not get it again at a renewal: that could undo a Break, or the deletion of the key
-// by hand, node by node. A hold that lasts while a majority of the nodes is restarted without data,
-// one after the other, is lost, and the holder is notified.
+// granted, does not get it again at a renewal: that could undo a Break. A hold that lasts while a
+// majority of the nodes is restarted without data, one after the other, is lost, and the holder is
+// notified.
 //
-// A late acquisition. An acquisition that a node has not answered by twice Options.Timeout may be
-// executed after the release that undoes it, which is therefore sent again until the TTL is over.
-// An acquisition that comes later still keeps its part of the name until the TTL, and if that
-// happens at a majority of the nodes, the name is taken as long.
+// A late acquisition. One that a node has not answered by twice Options.Timeout may be executed
+// after the release that undoes it, which is therefore sent again until the TTL is over. One that
+// comes later still keeps its part of the name until the TTL, as do parts at a node that owes
+// replies to hundreds of requests. If that happens at a majority, the name is taken as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
 // worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and
-// the table and the advisory locks of one PostgreSQL server, are not noticed: list each server
-// once.
+// the table and the advisory locks of one PostgreSQL server, are not noticed.
 //
 // # Server set-up
 //
 // Three or five nodes that fail independently: on different machines, without replication among
-// them. An even number is allowed and bears no more losses than the odd one below it. One is
-// allowed and adds nothing. All clients must use the same nodes; to exchange one, stop all clients,
-// or wait for the greatest TTL without any.
-//
-// A node must not let the floor that is requested for one name raise the tokens of others (memstore
-// and redisstore do not), or clients that take many names at once see the nodes disagree, and need
-// more round trips.
+// them. An even number is allowed and bears no more losses than the odd one below it. All clients
+// must use the same nodes; to exchange one, stop all clients, or wait for the greatest TTL without
+// any. A node must not let the floor that is requested for one name raise the tokens of others
+// (memstore and redisstore do not), or clients that take many names at once see the nodes disagree.
 //
 // # URL
 //

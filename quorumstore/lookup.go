@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -16,20 +17,88 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	var found []driver.Record
-	unknown := len(s.nodes)
-	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Lookup(ctx, name) })
-	for node := range b.count(ctx, s.timeout) {
+	b, holds, unclear := s.holds(ctx, s.timeout, func(ctx context.Context, n *node) ([]driver.Record, error) {
+		return n.Lookup(ctx, name)
+	})
+	if len(unclear) > 0 {
+		return nil, b.err("it is not clear who has it")
+	}
+	return holds, nil
+}
+
+// listTimeouts is how many Timeouts a node has for its whole list.
+const listTimeouts = 60
+
+// List implements [driver.Store]. It reads the lists of the nodes into memory, and yields the holds
+// that a majority of them has. For a name that may or may not have a majority, since a node did not
+// reply, it yields an error.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		if err := s.checkUsable(ctx); err != nil {
+			yield(driver.Record{}, err)
+			return
+		}
+		reading, cancel := context.WithCancel(ctx)
+		defer cancel()
+		b, holds, unclear := s.holds(ctx, listTimeouts*s.timeout, func(_ context.Context, n *node) (list []driver.Record, err error) {
+			for rec, failed := range n.List(reading, prefix) {
+				if failed != nil {
+					return nil, failed
+				}
+				list = append(list, rec)
+			}
+			return list, nil
+		})
+		for _, rec := range holds {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		for _, name := range unclear {
+			err := fmt.Errorf("%q: it is not clear who has it", name)
+			if name == "" {
+				err = b.err("the lists are not complete")
+			}
+			if !yield(driver.Record{}, err) {
+				return
+			}
+		}
+	}
+}
+
+// holds has the nodes read records, and returns the holds that a majority of them has. It returns
+// when a majority has replied and no other reply can change that. Otherwise the others have the
+// Timeout from then on, and unclear has the names of which they decide, or "" without a majority.
+func (s *Store) holds(
+	ctx context.Context, timeout time.Duration, read func(context.Context, *node) ([]driver.Record, error),
+) (b *ballot[[]driver.Record], holds []driver.Record, unclear []string) {
+	names, unknown := map[string][]driver.Record{}, len(s.nodes)
+	b, unclear = ask(s, ctx, read), []string{""}
+	for node := range b.count(ctx, timeout) {
 		if b.errs[node] != nil {
 			continue
 		}
-		unknown--
-		found = append(found, b.values[node]...)
-		if hold, clear := s.majorityHold(found, unknown); clear {
-			return hold, nil
+		for _, rec := range b.values[node] {
+			names[rec.Name] = append(names[rec.Name], rec)
 		}
+		if unknown--; unknown > s.minority() {
+			continue
+		}
+		holds, unclear = nil, nil
+		for name, records := range names {
+			group := largestGroup(records)
+			if len(group) >= s.need {
+				holds = append(holds, group[0]) // At least one node of the last renewal is among these.
+			} else if len(group)+unknown >= s.need {
+				unclear = append(unclear, name)
+			}
+		}
+		if len(unclear) == 0 {
+			break
+		}
+		b.within(s.timeout)
 	}
-	return nil, b.err("it is not clear who has it")
+	return b, holds, unclear
 }
 
 // Break implements [driver.Store]. It waits for all nodes, up to the Timeout, and succeeds if a
@@ -63,70 +132,4 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 		return nil, nil
 	}
 	return nil, b.err("too few nodes confirmed it")
-}
-
-// List implements [driver.Store]. It reads the lists of the nodes into memory, and yields the holds
-// that a majority of them has. Once a majority is complete, the others have the Timeout to finish.
-// For a name that may or may not have a majority, since a node did not reply, it yields an error.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
-	return func(yield func(driver.Record, error) bool) {
-		if err := s.checkUsable(ctx); err != nil {
-			yield(driver.Record{}, err)
-			return
-		}
-		reading, cancel := context.WithCancel(ctx)
-		defer cancel()
-		b := ask(s, ctx, func(_ context.Context, n *node) ([]driver.Record, error) { return readList(reading, n, prefix) })
-		names, complete := map[string][]driver.Record{}, 0
-		for node := range b.count(ctx, listTimeouts*s.timeout) {
-			if b.errs[node] != nil {
-				continue
-			}
-			for _, rec := range b.values[node] {
-				names[rec.Name] = append(names[rec.Name], rec)
-			}
-			if complete++; complete >= s.need {
-				b.within(s.timeout)
-			}
-		}
-		if complete < s.need {
-			yield(driver.Record{}, b.err("the lists are not complete"))
-			return
-		}
-		for name, records := range names {
-			hold, clear := s.majorityHold(records, len(s.nodes)-complete)
-			var err error
-			if !clear {
-				hold, err = []driver.Record{{}}, fmt.Errorf("%q: it is not clear who has it", name)
-			}
-			if len(hold) > 0 && !yield(hold[0], err) {
-				return
-			}
-		}
-	}
-}
-
-// listTimeouts is how many Timeouts a node has for its whole list.
-const listTimeouts = 60
-
-// readList reads the list of a node.
-func readList(ctx context.Context, n *node, prefix string) (list []driver.Record, err error) {
-	for rec, failed := range n.List(ctx, prefix) {
-		if failed != nil {
-			return nil, failed
-		}
-		list = append(list, rec)
-	}
-	return list, nil
-}
-
-// majorityHold returns the hold that a majority of the nodes has, or none, given the records of the
-// name from the nodes and the number of the others, which are unknown. If these leave it open,
-// clear is false.
-func (s *Store) majorityHold(records []driver.Record, unknown int) (hold []driver.Record, clear bool) {
-	group := largestGroup(records)
-	if len(group) >= s.need {
-		return group[:1], true // At least one node of the last renewal is among these.
-	}
-	return nil, len(group)+unknown < s.need
 }

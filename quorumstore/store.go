@@ -54,11 +54,8 @@ var _ driver.Store = (*Store)(nil)
 // for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
 // if there is no node, a nil one, or one of etcd. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
-	if len(nodes) == 0 || slices.Contains(nodes, nil) {
-		panic("quorumstore: a quorum needs at least one store, and none that is nil")
-	}
-	if slices.ContainsFunc(nodes, isEtcd) {
-		panic("quorumstore: " + noNode)
+	if err := checkNodes(nodes); err != nil {
+		panic("quorumstore: " + err.Error())
 	}
 	if o == nil {
 		o = &Options{}
@@ -80,10 +77,16 @@ func New(nodes []driver.Store, o *Options) *Store {
 	return s
 }
 
-// noNode is why a cluster of etcd, which is a quorum itself, grants no floor of a token.
-const noNode = "a cluster of etcd is a quorum itself, and no node of one"
-
-func isEtcd(node driver.Store) bool { return node.Guarantees().Store == "etcd" }
+// checkNodes returns why there is no quorum of the stores.
+func checkNodes(nodes []driver.Store) error {
+	switch {
+	case len(nodes) == 0 || slices.Contains(nodes, nil):
+		return fmt.Errorf("%w: a quorum needs one node at least, and none that is nil", driver.ErrInvalid)
+	case slices.ContainsFunc(nodes, func(n driver.Store) bool { return n.Guarantees().Store == "etcd" }):
+		return fmt.Errorf("%w: a cluster of etcd is a quorum itself, and no node of one", driver.ErrUnsupported)
+	}
+	return nil
+}
 
 // Nodes returns the stores of the nodes, in order.
 func (s *Store) Nodes() (nodes []driver.Store) {

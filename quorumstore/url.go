@@ -41,9 +41,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 		node, err := openNode(ctx, raw, seen)
 		if err == nil {
 			nodes = append(nodes, node)
-			if isEtcd(node) {
-				err = fmt.Errorf("%w: %s", driver.ErrUnsupported, noNode)
-			}
+			err = checkNodes(nodes)
 		}
 		if err != nil {
 			for _, opened := range nodes {
