@@ -39,27 +39,6 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 	})
 }
 
-// A release that keeps a name and that a node has not got is not sent again after a later one.
-func TestLaterReleaseCounts(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		grant(t, s, req)
-		conns[0].Once(faultstore.Release, faultstore.Refuse)
-		for _, keep := range []time.Duration{time.Hour, 2 * time.Hour} {
-			ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
-			if err != nil || !ended {
-				t.Fatal(ended, err)
-			}
-		}
-		time.Sleep(5 * time.Second)
-		if records := c[0].records(); len(records) != 1 || records[0].Remaining < time.Hour {
-			t.Errorf("the name is kept by %v, want it for two hours", records)
-		}
-	})
-}
-
 // A hold that another Store has been granted is neither Held nor Lost while one node has it, one
 // has forgotten it, and one hangs.
 func TestAdoptedHoldOfWhichANodeHangsIsKept(t *testing.T) {

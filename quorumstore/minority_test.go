@@ -174,6 +174,13 @@ func TestMinorityCostsNothing(t *testing.T) {
 					t.Errorf("Lookup: %v, %v", records, err)
 				}
 			}},
+			{"List", func() {
+				for rec, err := range s.List(t.Context(), "") {
+					if err != nil || rec.Name != name {
+						t.Errorf("List: %v, %v", rec, err)
+					}
+				}
+			}},
 			{"Release", func() {
 				if !giveBack(t, s, req) {
 					t.Error("Release reports no hold")

@@ -35,67 +35,42 @@ func open(tb testing.TB, prefix string, addrs []string) *quorumstore.Store {
 	return quorumstore.New(nodes, &quorumstore.Options{CloseStores: true, Timeout: patient})
 }
 
-// start starts servers, and returns their addresses.
-func start(tb testing.TB, size int) (all []*servers.Redis, addrs []string) {
-	// A hung server's connections wait to be accepted, those of all cases.
-	all = servers.StartRedises(tb, size, "--tcp-backlog", "4096")
-	for _, server := range all {
-		addrs = append(addrs, server.Addr)
-	}
-	return all, addrs
-}
-
-// A quorum of real servers is a correct store, whatever becomes of a minority. All states are
-// tested whole in virtual time.
+// A quorum of five real servers, of which one is dead, one hangs and one is slow, is a correct
+// store: also if requests and replies at one node get lost, and connections at all. Each store
+// reaches the servers by proxies of its own. All states are tested whole in virtual time.
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	all, addrs := start(t, 5)
+	// A hung server's connections wait to be accepted, those of all cases.
+	all := servers.StartRedises(t, 5, "--tcp-backlog", "4096")
 	all[0].Kill()
 	all[1].Pause()
-	slow := faultproxy.Start(t, addrs[2])
-	slow.Delay(faultproxy.Up, 0, 10*time.Millisecond)
-	addrs[2] = slow.Addr()
 	var places atomic.Int64
-	drivertest.Run(t, drivertest.Harness{Walk: true, Slow: true, New: func(testing.TB) drivertest.Backing {
-		prefix := fmt.Sprint(places.Add(1), ":")
-		return drivertest.Backing{
-			Open:  func(tb testing.TB) driver.Store { return open(tb, prefix, addrs) },
-			Crash: func(testing.TB, driver.Store) {},
-		}
-	}})
-}
-
-// Requests and replies that are lost at one node, and connections at all, are part of the suite.
-// Each store reaches the servers by proxies of its own.
-func TestRedisConformance(t *testing.T) {
-	t.Parallel()
-	_, addrs := start(t, 3)
-	var places atomic.Int64
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(testing.TB) drivertest.Backing {
+	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", Slow: true, New: func(testing.TB) drivertest.Backing {
 		prefix := fmt.Sprint(places.Add(1), ":")
 		var proxies sync.Map // of each store
 		of := func(store driver.Store) []*faultproxy.Proxy {
-			all, _ := proxies.Load(store)
-			return all.([]*faultproxy.Proxy)
+			near, _ := proxies.Load(store)
+			return near.([]*faultproxy.Proxy)
 		}
 		return drivertest.Backing{
 			Open: func(tb testing.TB) driver.Store {
-				var all []*faultproxy.Proxy
-				var near []string
-				for _, addr := range addrs {
-					proxy := faultproxy.Start(tb, addr)
-					all, near = append(all, proxy), append(near, proxy.Addr())
+				var near []*faultproxy.Proxy
+				var addrs []string
+				for _, server := range all {
+					proxy := faultproxy.Start(tb, server.Addr)
+					near, addrs = append(near, proxy), append(addrs, proxy.Addr())
 				}
-				store := open(tb, prefix, near)
-				proxies.Store(store, all)
+				near[2].Delay(faultproxy.Up, 0, 10*time.Millisecond)
+				store := open(tb, prefix, addrs)
+				proxies.Store(store, near)
 				return store
 			},
 			Crash: func(testing.TB, driver.Store) {},
 			Fault: func(_ testing.TB, store driver.Store, f drivertest.Fault) {
 				if f == drivertest.ReplyLost {
-					of(store)[0].LoseReply(isScript)
+					of(store)[3].LoseReply(isScript)
 				} else {
-					of(store)[0].LoseRequest(isScript)
+					of(store)[3].LoseRequest(isScript)
 				}
 			},
 			Sever: func(_ testing.TB, store driver.Store) {

@@ -3,7 +3,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/redisstore"
 )
 
 // Locks are acquired, renewed and released while other commands have all connections of the
@@ -31,9 +29,7 @@ func TestExhaustedPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := connect(t)
-			store := redisstore.New(client, nil)
-			locks := holdfast.New(store, nil)
-			t.Cleanup(func() { _ = errors.Join(locks.Close(), store.Close(), client.Close()) })
+			locks := locksOf(t, client, nil)
 			takePool(t, client, "lock:held")
 			const ttl = time.Second
 			lock, err := locks.Acquire(t.Context(), "held", &holdfast.Options{TTL: ttl})

@@ -16,11 +16,16 @@ import (
 const bound = 20 * time.Second
 
 // connect returns a client of package holdfast that reaches Redis at addr.
-func connect(t *testing.T, addr string, config *holdfast.Config) *holdfast.Client {
+func connect(t *testing.T, addr string) *holdfast.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	store := redisstore.New(client, nil)
-	locks := holdfast.New(store, config)
+	return locksOf(t, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
+}
+
+// locksOf returns a client of package holdfast over a client of Redis, which ends with the test.
+func locksOf(t *testing.T, client redis.UniversalClient, opts *redisstore.Options) *holdfast.Client {
+	t.Helper()
+	store := redisstore.New(client, opts)
+	locks := holdfast.New(store, nil)
 	t.Cleanup(func() {
 		_ = locks.Close() // What it reports is the test's own doing.
 		_ = store.Close()

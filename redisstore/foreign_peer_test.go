@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// A peer is another process that locks, by commands; testdata/interop/lock.js lists them.
+// A peer is another process that locks, by a command; testdata/interop/lock.js has it.
 type peer struct {
 	t    *testing.T
 	name string
@@ -64,14 +64,6 @@ func (p *peer) do(words ...string) string {
 	}
 	line, _ := p.out.ReadString('\n') // An answer cut short is none.
 	return strings.TrimSuffix(line, "\n")
-}
-
-// must sends a command whose answer is known.
-func (p *peer) must(want string, words ...string) {
-	p.t.Helper()
-	if got := p.do(words...); got != want {
-		p.t.Fatalf("%s: the answer to %q is %q, want %q", p.name, words, got, want)
-	}
 }
 
 // foreigners are the clients of other languages: with TEST_WHOLE also those of npm.

@@ -3,7 +3,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,46 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/redisstore"
 )
-
-// connectBeside is connect for a client that shares its locks with those of
-// other languages.
-func connectBeside(t *testing.T, server *servers.Redis) *holdfast.Client {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	store := redisstore.New(client, &redisstore.Options{Prefix: "mutex:"})
-	locks := holdfast.New(store, nil)
-	t.Cleanup(func() {
-		_ = locks.Close() // What it reports is the test's own doing.
-		_ = store.Close()
-		_ = client.Close()
-	})
-	return locks
-}
-
-// Each client of another language excludes us, and we exclude it.
-func TestForeignClients(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	locks := connectBeside(t, server)
-	for _, name := range foreigners {
-		other := startForeigner(t, name, server)
-		other.must("held", "try", name)
-		if _, err := locks.TryAcquire(t.Context(), name, nil); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("%s has the lock, and our attempt ends with %v, want ErrHeld", name, err)
-		}
-		other.must("free", "free")
-		lock, err := locks.TryAcquire(t.Context(), name, nil)
-		if err != nil {
-			t.Fatalf("%s has released the lock: %v", name, err)
-		}
-		other.must("busy", "try", name)
-		if err := lock.Release(); err != nil {
-			t.Error(err)
-		}
-		other.must("held", "try", name)
-		other.must("free", "free")
-	}
-}
 
 // Five clients of three languages add to a number that only the lock guards, and
 // none of the increments is lost.
@@ -77,7 +36,8 @@ func TestCounterInThreeLanguages(t *testing.T) {
 		})
 	}
 	for range 2 {
-		locks := connectBeside(t, server)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		locks := locksOf(t, client, &redisstore.Options{Prefix: "mutex:"})
 		group.Go(func() {
 			if err := count(t, locks, path, each); err != nil {
 				t.Error(err)

@@ -13,21 +13,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/redisstore"
 )
 
 // connectCluster returns a client of a cluster with a store and connections of its own.
 func connectCluster(t *testing.T, cluster *servers.RedisCluster) (*holdfast.Client, *redis.ClusterClient) {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
-	store := redisstore.New(client, nil)
-	locks := holdfast.New(store, nil)
-	t.Cleanup(func() {
-		_ = locks.Close() // What it reports is the test's own doing.
-		_ = store.Close()
-		_ = client.Close()
-	})
-	return locks, client
+	return locksOf(t, client, nil), client
 }
 
 // A move moves the slot of a name between two masters, there and back.
@@ -66,50 +58,9 @@ func (m *move) end() {
 	m.from, m.to = m.to, m.from
 }
 
-// A waiter goes on through the move of the slot of its lock, and a single attempt is not
-// granted.
-func TestWaiterRidesThroughAMove(t *testing.T) {
-	t.Parallel()
-	cluster := servers.StartRedisCluster(t)
-	locks, client := connectCluster(t, cluster)
-	other, _ := connectCluster(t, cluster)
-	m := moveOf(t, cluster, client, "lock:name")
-	held, err := other.Acquire(t.Context(), "name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.begin()
-	if _, err := locks.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrHeld) && !errors.Is(err, holdfast.ErrUnavailable) {
-		t.Errorf("TryAcquire of a held lock: %v, want ErrHeld or ErrUnavailable", err)
-	}
-	taken := make(chan error, 1)
-	go func() {
-		lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{Wait: time.Minute})
-		if err == nil {
-			err = lock.Release()
-		}
-		taken <- err
-	}()
-	if err := held.Release(); err != nil && !errors.Is(err, holdfast.ErrUnavailable) { // Then it goes on in the background.
-		t.Errorf("Release while the slot moves: %v", err)
-	}
-	third, _ := connectCluster(t, cluster)
-	if _, err := third.TryAcquire(t.Context(), "name", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire of a free lock whose slot moves: %v, want ErrUnavailable", err)
-	}
-	select {
-	case err := <-taken:
-		t.Fatalf("the waiter's wait ended with %v while the slot moves", err)
-	case <-time.After(2 * time.Second): // Nothing tells that it goes on waiting.
-	}
-	m.end()
-	if err := <-taken; err != nil {
-		t.Errorf("the waiter: %v", err)
-	}
-}
-
 // Slots move back and forth while locks on them are taken, waited for and renewed: no
-// lock is granted twice, no token falls, and no waiter fails.
+// lock is granted twice, no token falls, and no waiter fails. A free lock whose slot moves is not
+// "held".
 func TestLocksOnMovingSlots(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t)
@@ -151,13 +102,18 @@ func TestLocksOnMovingSlots(t *testing.T) {
 		})
 	}
 	var moves []*move
-	for _, name := range []string{"{a}", "{b}", "{c}"} {
+	tags := []string{"{a}", "{b}", "{c}"}
+	for _, name := range tags {
 		moves = append(moves, moveOf(t, cluster, client, "lock:"+name))
 	}
 	n := rounds(t, 6)
 	for i := range n {
 		m := moves[i%len(moves)]
 		m.begin()
+		third, _ := connectCluster(t, cluster)
+		if _, err := third.TryAcquire(t.Context(), tags[i%len(tags)]+"free", nil); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire of a free lock whose slot moves: %v, want ErrUnavailable", err)
+		}
 		<-time.After(100 * time.Millisecond)
 		m.end()
 		before := grants.Load()

@@ -113,11 +113,14 @@ func TestServersThatServeLater(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
 	})
-	t.Run("its slot is elsewhere", func(t *testing.T) {
-		for _, cluster := range []bool{true, false} { // A client of a cluster has asked too often.
-			err := (&Store{cluster: cluster}).explainReply(errors.New("MOVED 5474 127.0.0.1:7001"))
-			if later := (*driver.RetryError)(nil); errors.As(err, &later) != cluster || !driver.IsNotApplied(err) {
-				t.Errorf("MOVED to a client of a cluster (%v): %v", cluster, err)
+	t.Run("the master of the lock is another", func(t *testing.T) {
+		for reply, s := range map[string]*Store{"MOVED 5474 127.0.0.1:7001": {cluster: true}, "READONLY of a replica": {sentinel: true}} {
+			for _, later := range []bool{true, false} { // The client will find it, or it knows one server alone.
+				err := s.explainReply(errors.New(reply))
+				if retry := (*driver.RetryError)(nil); errors.As(err, &retry) != later || !driver.IsNotApplied(err) {
+					t.Errorf("%s, later %v: %v", reply, later, err)
+				}
+				s = &Store{}
 			}
 		}
 	})

@@ -40,7 +40,7 @@ func TestServerClockSetForward(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := storeOf(t, server)
-	lock, err := connect(t, server.Addr, nil).Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
+	lock, err := connect(t, server.Addr).Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

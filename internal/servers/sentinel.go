@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
@@ -78,25 +77,6 @@ func (s *RedisSentinel) AwaitFailover(old string) {
 		reply, err := sendCommand(now, "ROLE")
 		return err == nil && strings.HasPrefix(reply, "master")
 	})
-}
-
-// ReplicateThrough has each replica connect to the master through a proxy of its own, and
-// returns when they have. The Sentinels undo that after their failover time-out of ten
-// seconds.
-func (s *RedisSentinel) ReplicateThrough(tb TB) []*faultproxy.Proxy {
-	tb.Helper()
-	var proxies []*faultproxy.Proxy
-	for _, replica := range s.Nodes[1:] {
-		proxy := faultproxy.Start(tb, s.Nodes[0].Addr)
-		host, port, err := net.SplitHostPort(proxy.Addr())
-		if err != nil {
-			tb.Fatal(err)
-		}
-		replica.Do("REPLICAOF", host, port)
-		waitReplicaLink(tb, replica)
-		proxies = append(proxies, proxy)
-	}
-	return proxies
 }
 
 func startSentinel(tb TB, name, host, port string) string {
