@@ -29,31 +29,6 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkRefusal is an attempt on a name that another process holds.
-func BenchmarkRefusal(b *testing.B) {
-	dir := b.TempDir()
-	var stores [2]*Store
-	for i := range stores {
-		s, err := New(dir, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer s.Close()
-		stores[i] = s
-	}
-	req := driver.Request{Name: "invoices/42", Owner: "owner", Holder: "host/1/abc", TTL: time.Hour}
-	if _, err := stores[0].Acquire(b.Context(), req); err != nil {
-		b.Fatal(err)
-	}
-	req.Owner = "another"
-	b.ReportAllocs()
-	for b.Loop() {
-		if res, err := stores[1].Acquire(b.Context(), req); err != nil || res.Granted {
-			b.Fatal(res, err)
-		}
-	}
-}
-
 // BenchmarkCrowd is a look at the last of many places.
 func BenchmarkCrowd(b *testing.B) {
 	s, err := New(b.TempDir(), nil)

@@ -9,17 +9,17 @@
 // Order: the waiters of a name get it in the order in which they came, over all processes. Each is
 // notified of its turn at once.
 //
-// Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
-// free from then on, and its places count no more. The first process that waits sees that within 10
-// ms. A process that hangs or is stopped keeps its locks until their TTL, and a place for 5 s at
-// most. Detached holds outlive their process, until their TTL.
+// Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks
+// are free from then on, and its places count no more. The first process that waits sees that
+// within 10 ms. A process that hangs or is stopped keeps its locks until their TTL, and a place
+// for 5 s at most. Detached holds outlive their process, until their TTL.
 //
-// Restart of the host: all locks are free, and so are names that were kept after a release. The
-// processes that held them are gone as well. A host without a battery and network, whose clock
-// begins at the same time of day at each boot, must first use the folder sooner after the boot than
-// it has last used it in the boot before. Otherwise it takes the two boots for one: keeps and
-// detached holds last until their ends, a file that a power loss has torn is [driver.ErrCorrupt],
-// and tokens may be those of the last minute before the power loss again.
+// Restart of the host: all locks are free, and so are names that were kept after a release. A host
+// without a battery and network, whose clock begins at the same time of day at each boot, must
+// first use the folder sooner after the boot than it has last used it in the boot before.
+// Otherwise it takes the two boots for one: keeps and detached holds last until their ends, a file
+// that a power loss has torn is [driver.ErrCorrupt], and tokens may be those of the last minute
+// again.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
@@ -43,41 +43,37 @@
 // Requests fail when their context ends, and Close after 3 s. Exclusion holds.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
-// machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
-// file locks work over the network, the clock and the identity of the boot do not. Virtual machines
-// are hosts of their own, and must not share a folder.
+// machines and of Docker Desktop: they are hosts of their own. On Windows they are not recognized:
+// do not use one. Even where file locks work over the network, clocks and boots do not.
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // Deleting files: without its own file, or that of the session of its holder, a lock is free, and
-// the tokens of that name go on rising. An empty file is as a missing one. Without the file of its
-// kernel lock, they go on from the time of day, and requests that use the file go on for a moment as
-// if it were there. A program that cleans up /tmp by age must leave the folder alone.
+// the tokens of that name go on rising. Without the file of its kernel lock, they go on from the
+// time of day, and requests that use the file go on for a moment as if it were there. A program
+// that cleans up /tmp by age must leave the folder alone.
 //
-// A file that the store has not written, or one that was given another name, as a copy by hard
-// links does (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
-// affected.
+// A file that the store has not written, or one that has another name elsewhere (cp -l), is an
+// error, [driver.ErrCorrupt], that names the file. Other names are not affected.
 //
-// A request reads all entries of its name, save one that keeps a place behind the same hold: beside
-// 1,000 shared holds one more takes half a millisecond. A name with so many that its file has 8 MB,
-// some 20,000, gets no more. A waiter watches 32 of the processes that hold a name. It detects the
-// death of any other when it looks at its place.
-//
-// What was not released when a Store is closed is free then, unless it is detached.
+// A request reads all entries of its name, save one that keeps a place behind the same hold:
+// beside 1,000 shared holds one more takes half a millisecond. A name with so many that its file
+// has 8 MB, some 20,000, gets no more. A waiter watches 32 of the processes that hold a name. It
+// detects the death of any other when it looks at its place.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
-// for notices every 20 ms.
+// for notices every 20 ms in the file of its session, which grows by 100 bytes with each.
 //
 // # Server set-up
 //
-// None. The folder is made when it is first used, for one user alone. To share locks between users,
-// root makes it beforehand for a group:
+// None. The folder is made when it is first used, for one user alone. To share locks between
+// users, root makes it beforehand for a group:
 //
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
 // Files have the group of the folder, and may be read and written by the users that may write it,
 // whatever the umask. Those that a user makes who is no member of that group are for that user
-// alone. Changing the permissions later does not change those of existing files.
+// alone.
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
 // which people can read. Hidden are a named pipe for each open Store (.session-…), and a file for
@@ -90,18 +86,17 @@
 // # Other users
 //
 // A folder must belong to the user of the process or to root. One that every user may write is
-// refused (1777 as well, such as /tmp itself), and so is one of another user, also by root: the
-// error matches [driver.ErrInvalid], and says so. Nor does root make a folder in one of another
-// user, the HOME that sudo has left as it was for example. In a user namespace, a folder whose
-// owner has no number there belongs to another user. In a container, name a folder in the volume,
-// which the store makes (file:///volume/locks): an emptyDir of Kubernetes is writable for
-// everybody.
+// refused (also /tmp), and so is one of another user, also by root, with [driver.ErrInvalid]. Nor
+// does root make a folder in one of another user, such as the HOME that sudo has left. In a user
+// namespace, a folder whose owner has no number there belongs to another user. In a container,
+// name a folder in the volume, which the store makes (file:///volume/locks): an emptyDir of
+// Kubernetes is writable for everybody.
 //
 // The members of a group that may write the folder are trusted. Each of them can take, break and
-// block every lock, see its holder and metadata, and make records lie. Owner secrets are not in the
-// folder, only their SHA-256. Nothing in the folder leads a process out of it, and no file is
-// written, or given other permissions, that has another name elsewhere or was moved there. A sticky
-// folder is refused, since its users may not replace each other's files.
+// block every lock, see its holder and metadata, and make records lie. Owner secrets are not in
+// the folder, only their SHA-256. Nothing in the folder leads a process out of it, and no file is
+// written, or given other permissions, that has another name elsewhere or was moved there. A
+// sticky folder is refused, since its users may not replace each other's files.
 //
 // A user with the right to read the folder alone can list the names of locks, and cannot open a
 // file: that user blocks no lock, and sees no holder and no metadata. A user with the right to

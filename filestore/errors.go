@@ -41,12 +41,7 @@ func (f *folder) notApplied(verb, file string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return notApplied(verb, f.path(file), err)
-}
-
-// notApplied is wrapErr for a request that has changed nothing.
-func notApplied(verb, path string, err error) error {
-	return driver.NotApplied(wrapErr(verb, path, err))
+	return driver.NotApplied(wrapErr(verb, f.path(file), err))
 }
 
 // isFull reports whether an error says that there is no space.

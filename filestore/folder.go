@@ -43,19 +43,19 @@ func (s *Store) currentFolder(create bool) (*folder, error) {
 		case err == nil && os.SameFile(f.self, there):
 			return f, nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
-			return nil, notApplied("examine", s.dir, err)
+			return nil, driver.NotApplied(wrapErr("examine", s.dir, err))
 		}
 		f.close()
 		s.folder = nil
 	}
 	if create {
 		if err := s.makeFolder(); err != nil {
-			return nil, notApplied("make the folder", s.dir, err)
+			return nil, driver.NotApplied(wrapErr("make the folder", s.dir, err))
 		}
 	}
 	f, err := s.openFolder()
 	if err != nil {
-		return nil, notApplied("open", s.dir, err)
+		return nil, driver.NotApplied(wrapErr("open", s.dir, err))
 	}
 	s.folder = f
 	return f, nil
@@ -175,9 +175,6 @@ func (s *Store) makeFolder() error {
 // NTFS keeps a journal of names.
 func syncFolder(root *os.Root, name string, flush func(*os.File) error) error {
 	f, err := root.Open(name)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil // A folder that may be written need not be readable.
-	}
 	if err != nil {
 		return err
 	}
@@ -232,19 +229,20 @@ func (f *folder) create(file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.share(made); err != nil {
-		made.Close()
-		_ = f.Remove(file)
-		return nil, err
-	}
-	return made, nil
+	return made, f.share(made, file)
 }
 
-// share gives a new file the permissions of the folder's files.
-func (f *folder) share(made *os.File) error {
+// share gives a new file the permissions of the folder's files. It closes and deletes one for which
+// it cannot.
+func (f *folder) share(made *os.File, file string) error {
 	mode := f.mode
 	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {
 		mode = 0o600
 	}
-	return made.Chmod(mode)
+	err := made.Chmod(mode)
+	if err != nil {
+		made.Close()
+		_ = f.Remove(file)
+	}
+	return err
 }

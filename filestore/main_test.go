@@ -33,7 +33,6 @@ var roles = map[string]func(s *Store, args []string) error{
 	"acquire": roleAcquire,
 	"hold":    roleHold,
 	"inherit": roleInherit,
-	"alone":   roleAlone,
 	"churn":   roleChurn,
 	"share":   roleShare,
 	"sleep":   func(*Store, []string) error { time.Sleep(time.Hour); return nil },
@@ -145,19 +144,16 @@ func awaitEOF() error {
 	return err
 }
 
-// roleHold waits for a name, prints the token, and keeps the name until its input ends. With a
-// third argument, the owner, the hold is detached. A fourth is its limit.
+// roleHold waits for a name, prints the token, and keeps the name until its input ends. A third
+// argument is its limit.
 func roleHold(s *Store, args []string) error {
 	ttl, err := time.ParseDuration(args[1])
 	if err != nil {
 		return err
 	}
 	req := request(args[0], ttl)
-	if len(args) > 2 && args[2] != "" {
-		req.Owner, req.Detached = args[2], true
-	}
-	if len(args) > 3 {
-		req.Limit, _ = strconv.Atoi(args[3])
+	if len(args) > 2 {
+		req.Limit, _ = strconv.Atoi(args[2])
 	}
 	token, err := takeTurn(s, req, func() { fmt.Println(0) })
 	if err != nil {

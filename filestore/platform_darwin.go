@@ -3,7 +3,6 @@ package filestore
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -44,7 +43,5 @@ func networkNameOf(dir string) (string, error) {
 	return name, nil
 }
 
-// makePipe makes a named pipe in a folder.
-func makePipe(dir *os.File, name string) error {
-	return syscall.Mkfifo(filepath.Join(dir.Name(), name), 0o600)
-}
+// makePipe makes a named pipe.
+func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }

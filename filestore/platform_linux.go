@@ -106,7 +106,12 @@ func networkNameOf(dir string) (string, error) {
 	return networkFileSystems[uint32(fs.Type)], err
 }
 
-// makePipe makes a named pipe in a folder.
-func makePipe(dir *os.File, name string) error {
+// makePipe makes a named pipe.
+func (f *folder) makePipe(name string) error {
+	dir, err := f.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
 }

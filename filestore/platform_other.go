@@ -4,8 +4,6 @@ package filestore
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -20,7 +18,5 @@ func thisHost() (host, error) {
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 
-// makePipe makes a named pipe in a folder.
-func makePipe(dir *os.File, name string) error {
-	return syscall.Mkfifo(filepath.Join(dir.Name(), name), 0o600)
-}
+// makePipe makes a named pipe.
+func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }

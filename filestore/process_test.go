@@ -207,34 +207,6 @@ func roleInherit(s *Store, args []string) error {
 	return awaitEOF()
 }
 
-// A detached hold stays when its process is killed, and belongs to any process that knows its
-// owner.
-func TestDetachedHold(t *testing.T) {
-	dir := t.TempDir()
-	c := start(t, command("hold", dir, "name", "1h", "secret"))
-	c.number()
-	c.kill()
-	for range 3 { // Each of them sweeps.
-		s := openTest(t, dir)
-		place := waiting(t, s, request("name", time.Hour))
-		notices := told(t, s, place.Owner)
-		select {
-		case <-notices:
-			t.Error("the end of the process is told as that of the hold")
-		case <-time.After(20 * lookStep):
-		}
-		released(t, s, place)
-		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: "secret", TTL: time.Hour}})
-		if err != nil || now[0].State != driver.Held {
-			t.Fatalf("Renew: %v, %v", now, err)
-		}
-		s.Close()
-	}
-	s := openTest(t, dir)
-	released(t, s, driver.Request{Name: "name", Owner: "secret"})
-	granted(t, s, "name", time.Hour)
-}
-
 // Those that wait get their turn in the order in which they came, over processes. The dead among
 // them, of which some are noticed long after their death, hold up nobody.
 func TestOrderOverProcesses(t *testing.T) {
@@ -271,41 +243,6 @@ func TestOrderOverProcesses(t *testing.T) {
 	rises(t, "in the end", &last, next(t, s, "name"))
 }
 
-// Of many processes one holds a name at a time, while others are killed.
-func TestExclusion(t *testing.T) {
-	dir, out := t.TempDir(), t.TempDir()
-	var children []*child
-	for range 6 {
-		children = append(children, start(t, command("alone", dir, filepath.Join(out, "held"))))
-	}
-	for range 20 {
-		c := start(t, command("hold", dir, "name", "1h"))
-		c.number()
-		c.kill()
-	}
-	for _, c := range children {
-		c.finish()
-	}
-}
-
-// roleAlone takes a name again and again, and makes a file that must not be there meanwhile.
-func roleAlone(s *Store, args []string) error {
-	for range 180 {
-		req := request("name", time.Hour)
-		if _, err := takeTurn(s, req, func() {}); err != nil {
-			return err
-		}
-		file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(file.Close(), os.Remove(args[0]), release(s, req)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // roleShare waits for its input to begin, and then takes many new names.
 func roleShare(s *Store, _ []string) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
@@ -319,8 +256,7 @@ func roleShare(s *Store, _ []string) error {
 	return nil
 }
 
-// Close ends what the Store holds, apart from what is detached, and leaves no session. A free name
-// has no file.
+// Close ends what the Store holds, and leaves no session. A free name has no file.
 func TestClose(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(dir, nil)
@@ -328,9 +264,6 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	req, _ := granted(t, s, "name", time.Hour)
-	detached := request("detached", time.Hour)
-	detached.Detached = true
-	grantedTo(t, s, detached)
 	next(t, s, "free")
 	if _, err := os.Stat(s.pathOf("free")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of a free name is still there: %v", err)
@@ -344,9 +277,7 @@ func TestClose(t *testing.T) {
 	if _, err := os.Stat(session); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the session is still there: %v", err)
 	}
-	again := openTest(t, dir)
-	next(t, again, "name")
-	refused(t, again, "detached")
+	next(t, openTest(t, dir), "name")
 	_, err = s.Acquire(t.Context(), req)
 	wantError(t, err, driver.ErrClosed)
 	if s.Session() != nil {

@@ -34,7 +34,7 @@ type session struct {
 	running sync.WaitGroup // what receives, watches and sweeps
 
 	mu      sync.Mutex
-	entries map[string]ownEntry // by the hash of the owner
+	entries map[string]*ownEntry // by the hash of the owner
 }
 
 // An ownEntry is an entry that was made, or last renewed, through this Store.
@@ -101,7 +101,7 @@ func (f *folder) makeSession() (*session, error) {
 		switch {
 		case err == nil:
 			return &session{
-				folder: f, id: id, file: file, entries: map[string]ownEntry{},
+				folder: f, id: id, file: file, entries: map[string]*ownEntry{},
 				closing: make(chan struct{}), changed: make(chan struct{}, 1),
 			}, nil
 		case !errors.Is(err, errSwept):
@@ -166,50 +166,29 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 // note keeps what there is to know of the entry of an actor, whose line in the file begins at a
 // place, or that it has none.
 func (s *session) note(st *state, line int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := st.index()
-	own := ownEntry{actor: st.who}
+	if i < 0 || st.queue.Entries()[i].Kept {
+		delete(s.entries, st.who.hash)
+		return
+	}
+	own := &ownEntry{actor: st.who, until: st.queue.Entries()[i].Until}
+	s.entries[own.hash] = own
 	if position := i + 1 - len(st.queue.Holds()); position > 0 {
 		own.place = placeInFile{change: st.header.change, line: line}
 		if position <= front {
-			own.position, own.before = position, st.sessionsBefore(position)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i < 0 || st.queue.Entries()[i].Kept {
-		delete(s.entries, own.hash)
-		return
-	}
-	own.until = st.queue.Entries()[i].Until
-	s.keep(own)
-}
-
-// keep keeps an entry, and wakes watch for one at the front. The caller holds s.mu.
-func (s *session) keep(own ownEntry) {
-	s.entries[own.hash] = own
-	if own.position > 0 {
-		select {
-		case s.changed <- struct{}{}:
-		default: // It has been woken.
+			s.toFront(own, position, st.sessionsBefore(position))
 		}
 	}
 }
 
-// entry returns what the Store knows of the entry of an owner.
-func (s *session) entry(hash string) ownEntry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries[hash]
-}
-
-// prolonged keeps what is known of a place that was prolonged, unless a notice has made it a hold
-// meanwhile, or the first place.
-func (s *session) prolonged(own ownEntry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now, isThere := s.entries[own.hash]; isThere {
-		now.until = own.until
-		s.entries[own.hash] = now
+// toFront keeps that a place is at the front, and wakes watch. The caller holds s.mu.
+func (s *session) toFront(own *ownEntry, position int, before []string) {
+	own.position, own.before = position, before
+	select {
+	case s.changed <- struct{}{}:
+	default: // It has been woken.
 	}
 }
 
@@ -226,7 +205,7 @@ func (s *session) watch() {
 			case own.until <= now:
 				delete(s.entries, hash)
 			case own.position > 0:
-				places = append(places, own)
+				places = append(places, *own)
 				wait = min(wait, lookStep*time.Duration(own.position*own.position))
 			}
 		}
@@ -279,18 +258,16 @@ func (s *session) receive() {
 // A token below zero is for the Store: the place is the first, behind the sessions.
 func (s *session) send(hash string, token int64, before []string) {
 	s.mu.Lock()
-	own, isOwn := s.entries[hash]
+	own := s.entries[hash]
 	switch {
-	case !isOwn:
+	case own == nil:
 	case token > 0:
 		own.place, own.position, own.before = placeInFile{}, 0, nil
-		s.entries[hash] = own
 	case token < 0:
-		own.position, own.before = 1, before
-		s.keep(own)
+		s.toFront(own, 1, before)
 	}
 	s.mu.Unlock()
-	if isOwn && token >= 0 {
+	if own != nil && token >= 0 {
 		s.folder.store.notices.Send(own.name, own.owner, token)
 	}
 }

@@ -13,31 +13,25 @@ import (
 // another name before it has its own: one that nobody reads from is that of a dead process.
 func (f *folder) makeInbox(file string) (*os.File, error) {
 	made := file + ".new"
-	dir, err := f.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	if err := makePipe(dir, made); err != nil {
+	if err := f.makePipe(made); err != nil {
 		return nil, err
 	}
 	inbox, err := f.OpenFile(made, os.O_RDWR, 0)
 	if err == nil {
-		if err = f.share(inbox); err == nil {
-			err = f.Rename(made, file)
-		}
-		if err != nil {
-			inbox.Close()
-			_ = f.Remove(made)
-		}
+		err = f.share(inbox, made)
 	}
+	if err == nil {
+		err = f.Rename(made, file)
+	}
+	if err == nil {
+		return inbox, nil
+	}
+	inbox.Close() // or nothing, if it is nil
+	_ = f.Remove(made)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errSwept
 	}
-	if err != nil {
-		return nil, err
-	}
-	return inbox, nil
+	return nil, err
 }
 
 // openInbox opens the file of a session to write to it, if its process lives, and is errDead

@@ -8,13 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const (
-	// inboxStep is how often a Store looks for notices.
-	inboxStep = 20 * time.Millisecond
-
-	// maxInbox is the size at which the file of a session is cut.
-	maxInbox = 64 << 10
-)
+// inboxStep is how often a Store looks for notices.
+const inboxStep = 20 * time.Millisecond
 
 // makeInbox makes the file of a session, which is locked as long as its process lives.
 func (f *folder) makeInbox(file string) (*os.File, error) {
@@ -25,12 +20,10 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 				err = errSwept
 			}
 		}
-		if err != nil {
-			inbox.Close()
-			_ = f.Remove(file)
-		}
 	}
 	if err != nil {
+		inbox.Close() // or nothing, if it is nil
+		_ = f.Remove(file)
 		return nil, err
 	}
 	return inbox, nil
@@ -59,12 +52,8 @@ func (f *folder) openInbox(file string) (*os.File, error) {
 
 func putLine(inbox *os.File, line []byte) { _, _ = inbox.Write(line) }
 
-// awaitLines waits for more notices, at the end of the file. It cuts a file that is long.
+// awaitLines waits for more notices, at the end of the file.
 func (s *session) awaitLines() {
-	if info, err := s.file.Stat(); err == nil && info.Size() > maxInbox && s.file.Truncate(0) == nil {
-		_, _ = s.file.Seek(0, 0)
-		s.folder.store.notices.Send("", "", 0) // Some that came before the cut are lost.
-	}
 	select {
 	case <-s.closing:
 	case <-time.After(inboxStep):

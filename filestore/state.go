@@ -138,7 +138,8 @@ func (st *state) read() error {
 	isTorn := errors.Is(err, errNotOurs) && host.isOtherBoot(info.ModTime()) && !strings.Contains(text, `"`+host.boot+`"`)
 	switch {
 	case err == nil:
-	case isTorn, errors.Is(err, errUnmade): // What was not flushed before a power loss may be cut, old, or another file's.
+	case isTorn, errors.Is(err, errUnmade):
+		// What was not flushed before a power loss may be cut, old, or another file's.
 		_ = st.folder.Remove(st.file)
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
@@ -244,10 +245,14 @@ func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
 // reports whether it can: nothing but ends has changed since this Store has written or read them,
 // the first hold is in force, and one of the two excludes the other.
 func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
-	known := st.own.entry(st.who.hash)
+	st.own.mu.Lock()
+	defer st.own.mu.Unlock()
+	known := st.own.entries[st.who.hash]
+	if known == nil || known.place.change == 0 {
+		return driver.Entry{}, false
+	}
 	file, _, err := st.folder.open(st.file, os.O_RDWR)
-	if known.place.change == 0 || err != nil {
-		file.Close() // or nothing, if it is nil
+	if err != nil {
 		return driver.Entry{}, false
 	}
 	defer file.Close()
@@ -261,11 +266,11 @@ func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
 	if !isFirst || !isPlace || !isOwn || min(first.Limit, place.Limit) > 1 || !st.inForce(&first) || st.failure != nil {
 		return driver.Entry{}, false
 	}
-	known.until = max(place.Until, st.now+ttl)
-	if writeEnd(file, place.Data.line, known.place.line, known.until) != nil {
+	until := max(place.Until, st.now+ttl)
+	if writeEnd(file, place.Data.line, known.place.line, until) != nil {
 		return driver.Entry{}, false
 	}
-	st.own.prolonged(known)
+	known.until = until
 	return driver.Entry{State: driver.Waiting, Token: place.Token}, true
 }
 
@@ -365,9 +370,8 @@ func (st *state) writeOwnEnd(entries []byte, begin int) bool {
 // blank takes the place of former entries, which would mislead people.
 var blank = bytes.Repeat([]byte(" "), 64<<10)
 
-// tell sends the notices to those whose entries have become holds or were broken. When places have
-// come forward, the first is told so, as a number below zero, with the sessions whose death it waits
-// for.
+// tell sends the notices to those whose entries have become holds or were broken. A place that has
+// come to the front is told so, as a number below zero, with the sessions whose death it waits for.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
 		switch own := st.own; {

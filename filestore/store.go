@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -321,17 +320,16 @@ func (s *Store) change(
 	return s.do(ctx, file, who, makes, func(st *state) error { return st.apply(verb) })
 }
 
-// do makes a request, on a file, or on none if file is "". The requests that use the
-// same kernel lock begin in the order in which they were made, each when the one before it has
-// ended: so a Release ends what an Acquire before it has granted late. A request has a goroutine of
-// its own, which waits for the disk for as long as that hangs.
+// do makes a request on a file, or on none if file is "". The requests that use the same kernel
+// lock begin in the order in which they were made, each when the one before it has ended: so a
+// Release ends what an Acquire before it has granted late. A request has a goroutine of its own,
+// which waits for the disk for as long as that hangs.
 //
 // do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
 // it is not known.
 func (s *Store) do(
 	ctx context.Context, file string, who actor, makes missing, verb func(*state) error,
 ) error {
-	const waiting, running, over = 0, 1, 2
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)
 	}
@@ -349,11 +347,18 @@ func (s *Store) do(
 		<-turn
 		return driver.ErrClosed
 	}
-	var phase atomic.Int32
-	begin := func() bool { return phase.CompareAndSwap(waiting, running) || phase.Load() == running }
 	done := make(chan error, 1)
+	claim := make(chan struct{}, 1) // is full if the request has begun, or never will
 	s.running.Go(func() {
-		err := os.ErrClosed
+		err, hasBegun := os.ErrClosed, false
+		begin := func() bool {
+			select {
+			case claim <- struct{}{}:
+				hasBegun = true
+			default:
+			}
+			return hasBegun
+		}
 		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
 			if f, err = s.currentFolder(makes == makesAll); err != nil {
@@ -370,7 +375,7 @@ func (s *Store) do(
 		switch {
 		case errors.Is(err, os.ErrClosed):
 			err = driver.ErrClosed
-		case errors.Is(err, fs.ErrNotExist) && makes < makesAll && phase.Load() != running:
+		case errors.Is(err, fs.ErrNotExist) && makes < makesAll && !hasBegun:
 			err = nil // Nothing is held in a folder that is missing.
 		}
 		<-turn
@@ -382,9 +387,11 @@ func (s *Store) do(
 		return err
 	case <-ctx.Done():
 	}
-	if phase.CompareAndSwap(waiting, over) {
+	select {
+	case claim <- struct{}{}:
 		lock := shownPath(filepath.Join(s.dir, lockFile(lockOf(file))))
 		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w", lock, errHangs, ctx.Err()))
+	default:
+		return ctx.Err()
 	}
-	return ctx.Err()
 }

@@ -10,59 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// No step of the wall clock ends or prolongs a hold.
-func TestWallClockSteps(t *testing.T) {
-	for _, step := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
-		f, dir := newFakeHost(), t.TempDir()
-		s := openTestOn(t, f.host(), dir)
-		req, _ := granted(t, s, "name", time.Minute)
-		f.step(step)
-		if rec := refused(t, s, "name"); rec.Remaining != time.Minute {
-			t.Errorf("after a step of %v there remain %v", step, rec.Remaining)
-		}
-		f.pass(time.Minute - time.Nanosecond)
-		refused(t, openTestOn(t, f.host(), dir), "name")
-		f.pass(time.Nanosecond)
-		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-		if err != nil || now[0].State != driver.Lost {
-			t.Errorf("a hold that has run out is renewed: %v, %v", now, err)
-		}
-		granted(t, s, "name", time.Minute)
-	}
-}
-
-// Holds and keeps of another boot are over, also detached ones, and even if the clock of this boot
-// is behind their ends.
-func TestReboot(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	s := openTestOn(t, f.host(), dir)
-	held, first := granted(t, s, "held", time.Hour)
-	kept, _ := granted(t, s, "kept", time.Hour)
-	if ok, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Hour}); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	detached := request("detached", time.Hour)
-	detached.Detached = true
-	grantedTo(t, s, detached)
-	for _, name := range []string{"held", "kept", "detached"} {
-		refused(t, s, name)
-	}
-	s.Session().Close()
-	f.reboot()
-	after := openTestOn(t, f.host(), dir)
-	for rec, err := range after.List(t.Context(), "") {
-		t.Errorf("after the reboot List yields %v, %v", rec, err)
-	}
-	if err := release(after, held); err == nil {
-		t.Error("a hold of another boot is released")
-	}
-	if _, token := granted(t, after, "held", time.Hour); token <= first {
-		t.Errorf("after the reboot the token %d is granted, after %d", token, first)
-	}
-	granted(t, after, "kept", time.Hour)
-	granted(t, after, "detached", time.Hour)
-}
-
 // A detached hold that takes the place of an entry of an earlier boot, which is as long, is one of
 // this boot: it lasts longer than its process.
 func TestHoldAfterAReboot(t *testing.T) {

@@ -61,21 +61,6 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// The same holds in a process that goes on, and beside it, also when the file of the clock is
-// deleted.
-func TestTokensRiseInOneProcess(t *testing.T) {
-	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
-	s := openTestOn(t, f.host(), dir)
-	for range 100 {
-		f.pass(7 * time.Minute)
-		f.step(-time.Hour)
-		rises(t, "in one process", &last, next(t, s, "name"))
-		forget(t, f, dir)
-		rises(t, "in another process", &last, nextOn(t, f, dir, "name"))
-		forget(t, f, dir)
-	}
-}
-
 // A power loss leaves of the files of names what it may leave, and of the clock what was flushed.
 // The wall clock has no battery. The folder can be used at once, and tokens rise, also those far
 // ahead of the clock and those of a block.

@@ -58,10 +58,7 @@ func TestTold(t *testing.T) {
 	notices := told(t, first, req.Owner)
 	c.kill()
 	within(t, "the death of the holder", limit, notices)
-	now, err := first.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Hour}})
-	if err != nil || now[0].State != driver.Held {
-		t.Fatal(now, err)
-	}
+	renewedTo(t, first, req, driver.Held)
 
 	var stores []*Store
 	var reqs []driver.Request
@@ -70,7 +67,7 @@ func TestTold(t *testing.T) {
 		stores = append(stores, s)
 		reqs = append(reqs, waiting(t, s, request("name", time.Hour)))
 	}
-	if _, err := stores[0].Break(t.Context(), "name", now[0].Token); err != nil {
+	if _, err := stores[0].Break(t.Context(), "name", 0); err != nil {
 		t.Fatal(err)
 	}
 	within(t, "the break of a hold", limit, notices)
@@ -79,10 +76,7 @@ func TestTold(t *testing.T) {
 	for i, s := range stores[1:last] {
 		released(t, s, reqs[i+1])
 	}
-	held, err := stores[0].Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: reqs[0].Owner, TTL: time.Hour}})
-	if err != nil || held[0].State != driver.Held {
-		t.Fatal(held, err)
-	}
+	renewedTo(t, stores[0], reqs[0], driver.Held)
 	stores[0].Session().Close()
 	within(t, "the death of the holder, to one that was far behind,", limit, notices)
 	renewedTo(t, stores[last], reqs[last], driver.Held)
@@ -101,14 +95,11 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	}
 	held := func(req driver.Request, want driver.State) {
 		t.Helper()
-		now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-		if err != nil || now[0].State != want {
-			t.Fatalf("%v, %v; want %v", now, err, want)
-		}
+		renewedTo(t, s, req, want)
 	}
 	goes, _ := grantedTo(t, other, several(3))
 	grantedTo(t, other, several(3))
-	dies := start(t, command("hold", dir, "name", "1h", "", "3"))
+	dies := start(t, command("hold", dir, "name", "1h", "3"))
 	dies.number()
 
 	first, second := waiting(t, s, several(3)), waiting(t, s, several(3))
