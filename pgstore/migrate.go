@@ -30,7 +30,7 @@ var (
 // brings the change. Programs of the one before go on calling the functions: what is called in
 // another way, or means something else, gets another name or other arguments. Programs of the next
 // one say so in their log (see dialListener).
-const edition = 5
+const edition = 6
 
 // parts finds the names of the functions. If a table is dropped, so are the view entries and a
 // function with a row of it as its argument.

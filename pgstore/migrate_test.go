@@ -78,7 +78,7 @@ var unfit = []struct{ make, says string }{
 	{"ALTER TABLE @.locks ENABLE ROW LEVEL SECURITY", "row security"},
 	{"CREATE TABLE @.child () INHERITS (@.locks)", "inherits"},
 	{"ALTER TABLE @.holds SET UNLOGGED", "SET LOGGED"},
-	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 6'", "later version"},
+	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 7'", "later version"},
 	{older + "ALTER TABLE @.places DROP COLUMN channel CASCADE", "drop it"},
 	{older + "DROP FUNCTION @.tell; CREATE FUNCTION @.tell(p_told text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'", "drop the schema"},
 }

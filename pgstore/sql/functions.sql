@@ -392,9 +392,10 @@ BEGIN
 END $$
 --
 -- Deletes rows of names that have been free for an hour, some thousands of them, and returns how
--- many. A row whose token the clock has not passed stays.
+-- many. A row whose token the clock has not passed stays. It goes through the whole table. Were that
+-- disabled, the server would expect it to be dear, and compile the statement first, for 0.5 s.
 CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
-@verb@ AS $$
+@verb@ SET enable_seqscan = on AS $$
 DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
