@@ -1,11 +1,12 @@
 package etcdstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -38,26 +39,25 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		defer cancel()
 		var resp *clientv3.TxnResponse
 		if err == nil {
-			resp, err = s.read(readCtx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, clientv3.WithPrefix()))
+			resp, err = s.read(readCtx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, inOrder...))
 		}
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
+		byName := map[string][]*mvccpb.KeyValue{}
+		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+			name, _, _ := strings.Cut(string(kv.Key), "\x00")
+			byName[name] = append(byName[name], kv)
+		}
 		var queues []queue
-		for kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0; {
-			n := 1
-			for n < len(kvs) && bytes.Equal(nameOf(kvs[n]), nameOf(kvs[0])) {
-				n++
-			}
-			slices.SortFunc(kvs[:n], func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
-			q, corrupt := s.decodeQueue(kvs[:n], 0)
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			q, corrupt := s.decodeQueue(byName[name], 0)
 			if corrupt == nil {
 				queues = append(queues, q)
 			} else if !yield(driver.Record{}, corrupt) {
 				return
 			}
-			kvs = kvs[n:]
 		}
 		records, err := s.publish(ctx, queues...)
 		for _, rec := range records {
@@ -69,11 +69,6 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, err)
 		}
 	}
-}
-
-// nameOf returns how the keys of all entries of the same name begin.
-func nameOf(kv *mvccpb.KeyValue) []byte {
-	return kv.Key[:bytes.IndexByte(kv.Key, 0)+1]
 }
 
 // publish returns the Records of the holds and keeps of names, with the time that is left of each,

@@ -235,7 +235,7 @@ func (s *Store) sweep() {
 				conditions = append(conditions, e.isAsKnown())
 			}
 			over = append(over, *e)
-			calls = append(calls, &call{name: e.key, op: clientv3.OpTxn(conditions, []clientv3.Op{clientv3.OpDelete(e.key)}, []clientv3.Op{clientv3.OpGet(e.key)})})
+			calls = append(calls, deletion(e.key, conditions...))
 		}
 		s.mu.Unlock()
 		if len(calls) == 0 || s.sendAll(s.alive, calls...) != nil {

@@ -92,8 +92,11 @@ type queue struct {
 	revision int64
 }
 
+// inOrder reads what begins with a key in the order of queues.
+var inOrder = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
+
 func (s *Store) getEntries(name string) clientv3.Op {
-	return clientv3.OpGet(s.entriesKey(name), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	return clientv3.OpGet(s.entriesKey(name), inOrder...)
 }
 
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {

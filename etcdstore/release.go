@@ -94,9 +94,8 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	}
 	holds := slices.DeleteFunc(slices.Clone(q.holds()), func(r *record) bool { return token != 0 && token != r.token() })
 	var calls []*call
-	for _, r := range holds { // Each goes by its key, so that they go together.
-		calls = append(calls, &call{name: r.key(), op: clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)}, []clientv3.Op{clientv3.OpDelete(r.key())}, nil)})
+	for _, r := range holds {
+		calls = append(calls, deletion(r.key(), clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)))
 	}
 	if len(calls) == 0 {
 		return nil, nil

@@ -27,10 +27,15 @@ const (
 
 // A call is a transaction for a name that may write. It is sent with others.
 type call struct {
-	name string // of the lock
+	name string // of the lock, or the key of an entry that is deleted whatever else is sent
 	op   clientv3.Op
 	resp *pb.TxnResponse
 	err  error
+}
+
+// deletion returns the call that deletes a key under conditions, and reads it otherwise.
+func deletion(key string, conditions ...clientv3.Cmp) *call {
+	return &call{name: key, op: clientv3.OpTxn(conditions, []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op{clientv3.OpGet(key)})}
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
@@ -96,12 +101,12 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 }
 
 // read makes a transaction that only reads, which a majority confirms, too.
-func (s *Store) read(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+func (s *Store) read(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (txn *clientv3.TxnResponse, err error) {
 	err = s.send(ctx, true, func(ctx context.Context) (err error) {
-		resp, err = s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
+		txn, err = s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
 		return err
 	})
-	return resp, err
+	return txn, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that

@@ -180,7 +180,6 @@ func TestOneMember(t *testing.T) {
 		"silent server":                          testSilentServer,
 		"certain from the sending":               testCertain,
 		"base that is not known":                 testUnknownBase,
-		"writes that hang":                       testHungWrites,
 		"many that end together":                 testManyEnds,
 		"successor during a renewal":             testSuccessorDuringRenewal,
 	} {
@@ -235,12 +234,6 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 	const ttl = 2 * time.Second
 	s, other := open(t, member), open(t, member)
-	spoilt := func(i int) string { return fmt.Sprint("spoilt", i) }
-	for i := range 10 { // They cannot be read, which hinders no other.
-		grant(t, s, driver.Request{Name: spoilt(i), Owner: "owner", TTL: time.Millisecond})
-		_, err := s.client.Put(t.Context(), s.entriesKey(spoilt(i))+"x", "foreign")
-		must(t, err)
-	}
 	for _, name := range []string{"unrenewed", "adopted", "left", "renewed"} {
 		req := request("owner", ttl)
 		req.Name = name
@@ -267,10 +260,6 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 		if holds, err := s.Lookup(t.Context(), name); len(holds) > 0 || err != nil {
 			t.Errorf("Lookup: %v, %v, want %q free", holds, err, name)
 		}
-	}
-	for i := range 10 {
-		_, err := s.client.Delete(t.Context(), s.entriesKey(spoilt(i))+"x")
-		must(t, err)
 	}
 	for _, s := range []*Store{s, other} {
 		eventually(t, "end of all entries but those that are renewed", func() bool {
@@ -523,30 +512,6 @@ func testCallsOfOneName(t *testing.T, member *servers.Etcd) {
 	must(t, s.sendAll(t.Context(), calls...))
 	if !calls[0].resp.Succeeded || calls[1].resp.Succeeded {
 		t.Errorf("the calls succeed: %v, %v", calls[0].resp.Succeeded, calls[1].resp.Succeeded)
-	}
-}
-
-// Writes that hang cost no renewal, however many they are.
-func testHungWrites(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	held := grant(t, s.Store, request("owner", time.Hour))
-	hangs := make(chan struct{}, 100)
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		hangs <- struct{}{}
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	var group sync.WaitGroup
-	defer group.Wait()
-	for i := range inFlight + 1 {
-		req := driver.Request{Name: fmt.Sprint("hung", i), Owner: "owner", TTL: time.Hour}
-		group.Go(func() { _, _ = s.Acquire(t.Context(), req) })
-		if i < inFlight {
-			receive(t, hangs)
-		}
-	}
-	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
-		t.Errorf("Renew: %v, want Held", state)
 	}
 }
 
