@@ -2,19 +2,14 @@ package holdfast_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -291,56 +286,5 @@ func TestClosedWhileASetIsWaitedFor(t *testing.T) {
 		wantErr(t, <-failed, holdfast.ErrClosed)
 		synctest.Wait()
 		free(t, other, "a", "c")
-	})
-}
-
-// Workers of two Clients that take random sets, each in an order of its own, by waiting and by
-// trying, exclude each other, see tokens that rise, and do not get stuck.
-func TestRandomSets(t *testing.T) {
-	const workers, names, size = 8, 10, 5
-	eachLocal(t, func(t *testing.T, s driver.Store) {
-		clients := []*holdfast.Client{open(t, s, nil), open(t, secondStore(t, s), nil)}
-		var held [names]atomic.Bool
-		var tokens [names]int64 // Each is guarded by its lock.
-		var group sync.WaitGroup
-		for i := range workers {
-			group.Go(func() {
-				for range 60 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					call, chosen := clients[i%2].AcquireAll, rand.Perm(names)[:size]
-					if rand.N(4) == 0 {
-						call = clients[i%2].TryAcquireAll
-					}
-					var wanted []string
-					for _, n := range chosen {
-						wanted = append(wanted, fmt.Sprint(n))
-					}
-					set, err := call(ctx, wanted, nil)
-					if ctx.Err() != nil {
-						t.Errorf("a worker is stuck: %v", err)
-					}
-					if err != nil {
-						continue
-					}
-					for _, n := range chosen {
-						token := set.Tokens()[fmt.Sprint(n)]
-						if held[n].Swap(true) || token <= tokens[n] {
-							t.Errorf("name %d with token %d after %d, or held by two", n, token, tokens[n])
-						}
-						tokens[n] = token
-					}
-					noErr(t, set.Err())
-					for _, n := range chosen {
-						held[n].Store(false)
-					}
-					noErr(t, set.Release())
-				}
-			})
-		}
-		group.Wait()
-		for rec, err := range clients[0].List(t.Context(), "") {
-			t.Errorf("left behind: %+v, %v", rec, err)
-		}
 	})
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -54,41 +52,6 @@ func TestSharedLock(t *testing.T) {
 	})
 }
 
-// A writer gets a lock that always has readers, and so does one of each of two Clients.
-func TestWriterIsNotStarved(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		clients := []*holdfast.Client{open(t, store, nil), open(t, store, nil)}
-		ctx, stop := context.WithCancel(ctx)
-		var group sync.WaitGroup
-		for i := range 10 {
-			group.Go(func() {
-				for ctx.Err() == nil {
-					if lock, err := clients[i%2].Acquire(ctx, "a", shared); err == nil {
-						time.Sleep(time.Duration(90+2*i) * ms)
-						release(t, lock)
-					}
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		for range 20 {
-			var writers sync.WaitGroup
-			for _, c := range clients {
-				writers.Go(func() {
-					// Before it are readers and a writer, of up to 110 ms.
-					noErr(t, within(t, 0, 230*ms, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
-					time.Sleep(5 * ms)
-					release(t, c.Locks()[0])
-				})
-			}
-			writers.Wait()
-		}
-		stop()
-		group.Wait()
-	})
-}
-
 // As many holds with a Limit are together as it allows, and a plain hold is alone. Waiters are
 // served in order, so that a plain one is not starved.
 func TestLimit(t *testing.T) {
@@ -126,67 +89,6 @@ func TestLimit(t *testing.T) {
 			t.Errorf("at most %d of 10 were held", most)
 		}
 		free(t, clients[0], "a")
-	})
-}
-
-// As many hold together as the least Limit among them allows. A plain Acquire drains a semaphore.
-func TestLimitsOfOneName(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c := open(t, store, nil)
-		limit := func(n int) *holdfast.Options { return &holdfast.Options{Limit: n} }
-		one, two, three := acquire(t, c, "a", limit(4)), acquire(t, c, "a", shared), acquire(t, c, "a", limit(3))
-		for _, o := range []*holdfast.Options{limit(2), limit(3), limit(4), shared, nil} {
-			err := failure(open(t, store, nil).TryAcquire(ctx, "a", o))
-			wantErr(t, err, holdfast.ErrHeld)
-			if !strings.Contains(err.Error(), "one of 4 slots") {
-				t.Errorf("the error does not show the limit: %v", err)
-			}
-		}
-		records, err := c.Lookup(ctx, "a")
-		if err != nil || len(records) != 3 || records[0].Token != one.Token() || records[0].Limit != 4 || records[1].Limit != driver.Shared {
-			t.Errorf("Lookup: %v, %v", records, err)
-		}
-		drained := startWaiters(t, c, "a", 1)
-		for _, lock := range []*holdfast.Lock{one, two, three} {
-			release(t, lock)
-		}
-		release(t, <-drained)
-	})
-}
-
-// Each hold has a lease of its own: a dead reader delays a writer until the end of its own TTL,
-// however often the others are renewed.
-func TestDeadReader(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, dead := open(t, store, nil), open(t, store, nil)
-		reader := acquire(t, c, "a", shared)
-		acquire(t, dead, "a", &holdfast.Options{Shared: true, NoRenew: true, TTL: 10 * time.Second})
-		writer := startWaiters(t, open(t, store, nil), "a", 1)
-		time.Sleep(9 * time.Second)
-		release(t, reader)
-		time.Sleep(990 * ms)
-		waits(t, writer)
-		// Its place is renewed every 5/3 seconds, which admits it.
-		noErr(t, within(t, 0, 5*time.Second/3+12*ms, func() error { return (<-writer).Release() }))
-	})
-}
-
-// All readers behind a writer are admitted by its release, each by one notice and without further
-// requests to acquire.
-func TestReadersAreAdmittedTogether(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		writer := acquire(t, open(t, store.Store, nil), "a", nil)
-		waiting := startWaiting(t, c, "a", shared, 20)
-		release(t, writer)
-		for range 20 {
-			defer release(t, <-waiting)
-		}
-		if n := store.Calls(faultstore.Acquire); n != 20 {
-			t.Errorf("20 readers sent %d requests", n)
-		}
 	})
 }
 
@@ -231,20 +133,5 @@ func TestReaderBehindAWriter(t *testing.T) {
 		release(t, one)
 		release(t, two)
 		release(t, <-writer)
-	})
-}
-
-// ReleaseKeep keeps the share of a hold, and no more.
-func TestLimitWithReleaseKeep(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		o := &holdfast.Options{Limit: 3}
-		began := time.Now()
-		for i := range 9 {
-			noErr(t, acquire(t, c, "a", o).ReleaseKeep(time.Second))
-			if want := time.Duration(i/3) * time.Second; time.Since(began).Truncate(20*ms) != want {
-				t.Errorf("start %d is %v after the first, want %v", i, time.Since(began), want)
-			}
-		}
 	})
 }

@@ -360,7 +360,11 @@ func (p *player) play(t *testing.T) {
 		p.breakLock(name, p.IntN(2) == 0)
 	case chance < 14:
 		o.NoRenew = false
-		set, err := c.AcquireAll(ctx, []string{"c", "a", "b"}[p.IntN(3):], o)
+		var names []string
+		for _, n := range p.Perm(len(p.names))[:1+p.IntN(len(p.names))] {
+			names = append(names, string(rune('a'+n)))
+		}
+		set, err := c.AcquireAll(ctx, names, o)
 		if !p.check("AcquireAll", err) {
 			break
 		}
