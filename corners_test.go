@@ -124,39 +124,6 @@ func TestReleaseAllBesideAdopt(t *testing.T) {
 	group.Wait()
 }
 
-// A Release beside Close passes the lock on to nobody.
-func TestNothingIsHeldAfterClose(t *testing.T) {
-	for range 100 {
-		store, waits := memstore.New(), make(chan struct{}, 2)
-		c := holdfast.New(store, &holdfast.Config{
-			LocalTurn: time.Hour,
-			Hooks:     holdfast.OnEvent(holdfast.EventWaiting, func(holdfast.Event) { waits <- struct{}{} }),
-		})
-		first, got := acquire(t, c, "a", nil), make(chan *holdfast.Lock, 2)
-		var group sync.WaitGroup
-		for range 2 {
-			group.Go(func() {
-				lock, _ := c.Acquire(t.Context(), "a", nil)
-				got <- lock
-			})
-			<-waits
-		}
-		release(t, first)
-		lock := <-got
-		for range 1000 { // Their end takes a while, in the middle of the Release.
-			_, cancel := context.WithCancel(lock.Context())
-			defer cancel()
-		}
-		group.Go(func() { _ = lock.Release() })
-		<-lock.Context().Done()
-		_ = c.Close()
-		group.Wait()
-		if records, _ := store.Lookup(t.Context(), "a"); len(records) > 0 {
-			t.Fatalf("after Close: %v", records)
-		}
-	}
-}
-
 // A waiter with long pauses makes all its attempts.
 func TestManyLongPauses(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -246,16 +213,4 @@ func useDuration(t *testing.T, ctx context.Context, c *holdfast.Client, store *f
 		_ = lock.Release()
 	}
 	group.Wait()
-}
-
-// TestGreatestMaxHold shows that MaxHold may be the greatest duration.
-func TestGreatestMaxHold(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{MaxHold: math.MaxInt64})
-		noErr(t, lock.Err())
-		time.Sleep(time.Hour)
-		noErr(t, lock.Err())
-		noErr(t, lock.Release())
-	})
 }

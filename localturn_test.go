@@ -31,35 +31,6 @@ func busy(t *testing.T, ctx context.Context, c *holdfast.Client, hold time.Durat
 	return &group
 }
 
-// A turn ends: LocalTurn and one hold after a grant at the latest, the store has the lock back,
-// however many goroutines wait here.
-func TestLocalTurnEnds(t *testing.T) {
-	for _, hold := range []time.Duration{100 * time.Microsecond, ms, 7 * ms, 30 * ms} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			c, store := faulty(t, nil)
-			var granted time.Time
-			store.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				apply()
-				granted = time.Now()
-				return nil
-			})
-			store.Set(faultstore.Release, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				if took := time.Since(granted); took > 10*ms+hold {
-					t.Errorf("holds of %v: released %v after the grant", hold, took)
-				}
-				apply()
-				return nil
-			})
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			busy(t, ctx, c, hold).Wait()
-			if n := store.Calls(faultstore.Release); n < 10 {
-				t.Errorf("%d releases", n)
-			}
-		})
-	}
-}
-
 // Another Client that waits has the lock after one turn and one hold, however many goroutines wait
 // here.
 func TestOtherClientsAfterALocalTurn(t *testing.T) {
