@@ -290,35 +290,6 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 	})
 }
 
-// TestCloseEndsRun at once, when the function has returned.
-func TestCloseEndsRun(t *testing.T) {
-	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		locks := storetest.Client(t, store, "leader")
-		var deposed error
-		e := election.New(locks, "office", nil)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
-				<-ctx.Done()
-				deposed = context.Cause(ctx)
-				time.Sleep(time.Second)
-				return nil
-			})
-		}()
-		synctest.Wait()
-		began := time.Now()
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
-		if err, took := <-ended, time.Since(began); !errors.Is(err, holdfast.ErrClosed) || took != time.Second {
-			t.Errorf("Run returned after %v: %v", took, err)
-		}
-		if !errors.Is(deposed, holdfast.ErrClosed) {
-			t.Errorf("deposed: %v", deposed)
-		}
-	})
-}
-
 // TestObserveSeesEachChange, with the vacancy between two terms and a store that
 // cannot be asked.
 func TestObserveSeesEachChange(t *testing.T) {

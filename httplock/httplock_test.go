@@ -160,9 +160,6 @@ func TestFailed(t *testing.T) {
 		panic bool
 	}{
 		"nothing":         {end: func(*http.Request, *holdfast.Client) {}},
-		"Close":           {end: func(_ *http.Request, c *holdfast.Client) { go c.Close() }, want: holdfast.ErrClosed},
-		"ReleaseAll":      {end: func(_ *http.Request, c *holdfast.Client) { go c.ReleaseAll() }, want: holdfast.ErrReleased},
-		"Break":           {end: func(r *http.Request, c *holdfast.Client) { _, _ = c.Break(r.Context(), "key", 0) }, want: holdfast.ErrTaken},
 		"its own release": {end: func(r *http.Request, _ *holdfast.Client) { holdfast.FromContext(r.Context()).Release() }, want: holdfast.ErrReleased},
 		"Close, panic":    {end: func(_ *http.Request, c *holdfast.Client) { go c.Close() }, want: holdfast.ErrClosed, panic: true},
 		"panic":           {end: func(*http.Request, *holdfast.Client) {}, panic: true},
