@@ -5,9 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -101,28 +99,6 @@ func TestServedBehindATry(t *testing.T) {
 			noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
 		})
 	}
-}
-
-func TestWaitersAreServedInOrder(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		first := acquire(t, c, "a", nil)
-		var order []int
-		var group sync.WaitGroup
-		for i := range 10 {
-			group.Go(func() {
-				lock := acquire(t, c, "a", nil)
-				order = append(order, i)
-				release(t, lock)
-			})
-			synctest.Wait()
-		}
-		release(t, first)
-		group.Wait()
-		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) {
-			t.Errorf("served in order %v", order)
-		}
-	})
 }
 
 // A waiter of another Client gets the lock at the release. If the notice is lost, or never sent, it

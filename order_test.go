@@ -17,38 +17,44 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// Clients get a lock in the order in which they have asked for it.
+// The goroutines of a Client, and Clients, get a lock in the order in which they have asked for it.
 func TestOrderOfClients(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		const clients = 30
-		store := memstore.New()
-		first := acquire(t, open(t, store, nil), "a", nil)
-		order := make(chan int, clients)
-		var tokens []int64
-		var group sync.WaitGroup
-		for i := range clients {
-			c := open(t, store, nil)
-			group.Go(func() {
-				lock := acquire(t, c, "a", nil)
-				order <- i
-				tokens = append(tokens, lock.Token())
-				time.Sleep(7 * ms)
-				release(t, lock)
-			})
-			synctest.Wait()
-		}
-		time.Sleep(time.Minute)
-		release(t, first)
-		noErr(t, within(t, clients*7*ms, clients*7*ms, func() error { group.Wait(); return nil }))
-		for want := range clients {
-			if got := <-order; got != want {
-				t.Errorf("client %d is served in the place of client %d", got, want)
+	const waiters = 30
+	for _, clients := range []int{1, waiters} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			store := memstore.New()
+			first := acquire(t, open(t, store, nil), "a", nil)
+			order := make(chan int, waiters)
+			var tokens []int64
+			var c *holdfast.Client
+			var group sync.WaitGroup
+			for i := range waiters {
+				if i < clients {
+					c = open(t, store, nil)
+				}
+				c := c
+				group.Go(func() {
+					lock := acquire(t, c, "a", nil)
+					order <- i
+					tokens = append(tokens, lock.Token())
+					time.Sleep(7 * ms)
+					release(t, lock)
+				})
+				synctest.Wait()
 			}
-		}
-		if !slices.IsSorted(tokens) {
-			t.Errorf("the tokens do not rise: %v", tokens)
-		}
-	})
+			time.Sleep(time.Minute)
+			release(t, first)
+			noErr(t, within(t, waiters*7*ms, waiters*7*ms, func() error { group.Wait(); return nil }))
+			for want := range waiters {
+				if got := <-order; got != want {
+					t.Errorf("%d Clients: caller %d is served in the place of caller %d", clients, got, want)
+				}
+			}
+			if !slices.IsSorted(tokens) {
+				t.Errorf("%d Clients: the tokens do not rise: %v", clients, tokens)
+			}
+		})
+	}
 }
 
 // A try does not overtake a client that waits, also in the moment of the release.
