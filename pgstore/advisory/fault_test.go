@@ -30,30 +30,39 @@ func sessionsOf(s *Store) (pids []int32) {
 	return pids
 }
 
-// Every hold of a session that the server ends is lost within a tenth of a second, and said to be.
+// Every hold of a session that the server ends is lost within a tenth of a second, and said to be,
+// long before the next renewal.
 func TestTerminated(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
 	s, other := open(t, server.Addr, keysOf(t)), open(t, server.Addr, keysOf(t))
-	told := map[string]<-chan struct{}{}
-	var holds []driver.Request
-	for i := range 4 {
-		req := grant(t, s, fmt.Sprint("name/", i), time.Hour)
-		holds, told[req.Name] = append(holds, req), noticesOf(t, s, req.Owner)
-	}
-	began := time.Now()
-	pgtest.QueryValue[bool](t, other.pool, "SELECT pg_terminate_backend($1)", sessionsOf(s)[0])
-	for _, req := range holds {
-		pgtest.Signaled(t, told[req.Name])
-		if got := stateOf(t, s, req); got != driver.Lost {
-			t.Errorf("Renew of a lost lock: %v, want lost", got)
+	quickest := time.Hour // On a busy machine one may take long.
+	for range 5 {
+		told := map[string]<-chan struct{}{}
+		var holds []driver.Request
+		for i := range 4 {
+			req := grant(t, s, fmt.Sprint("name/", i), time.Hour)
+			holds, told[req.Name] = append(holds, req), noticesOf(t, s, req.Owner)
 		}
-		if release(t, s, req) {
-			t.Error("Release of a lost lock reports a hold")
+		began := time.Now()
+		pgtest.QueryValue[bool](t, other.pool, "SELECT pg_terminate_backend($1)", sessionsOf(s)[0])
+		for _, req := range holds {
+			pgtest.Signaled(t, told[req.Name])
 		}
-		takes(t, other, req.Name)
+		quickest = min(quickest, time.Since(began))
+		for _, req := range holds {
+			if got := stateOf(t, s, req); got != driver.Lost {
+				t.Errorf("Renew of a lost lock: %v, want lost", got)
+			}
+			if release(t, s, req) {
+				t.Error("Release of a lost lock reports a hold")
+			}
+			release(t, other, takes(t, other, req.Name))
+		}
 	}
-	t.Logf("the loss of the connection was notified, and the locks taken, after %v", time.Since(began))
+	if quickest > time.Second {
+		t.Errorf("the quickest loss was notified after %v", quickest)
+	}
 }
 
 // Two clients behind a pooler of transactions are refused, and neither gets the

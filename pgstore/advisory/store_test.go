@@ -83,26 +83,6 @@ func TestSequenceLost(t *testing.T) {
 	}
 }
 
-// The notice of a grant has the token, so that the waiter need not ask.
-func TestNoticeHasTheToken(t *testing.T) {
-	t.Parallel()
-	opts := keysOf(t)
-	opts.TokenSequence = "holdfast_noticed"
-	s := open(t, pgtest.Postgres().Addr, opts)
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	holder := grant(t, s, "name", time.Minute)
-	waiter := queue(t, s, "name")
-	told, token := tokensOf(t, s, waiter.Owner)
-	release(t, s, holder)
-	pgtest.Signaled(t, told)
-	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: waiter.Name, Owner: waiter.Owner, TTL: time.Minute}})
-	if err != nil || entries[0].State != driver.Held || entries[0].Token == 0 || entries[0].Token != token.Load() {
-		t.Errorf("Renew gives %+v, %v, and the notice had the token %d", entries, err, token.Load())
-	}
-}
-
 // A statement that is refused costs no call before it in its batch. Its own attempt, which took the
 // key, and those behind it have given back what they have.
 func TestFailedAfterLock(t *testing.T) {
