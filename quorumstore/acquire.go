@@ -86,7 +86,7 @@ func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
 	e := s.newEntry(key, req.TTL)
 	e.own = true
 	for i := range e.parts {
-		e.parts[i].acquired = make(chan struct{})
+		e.parts[i].acquiring.Add(1)
 	}
 	s.begin(e)
 	return e, nil
@@ -105,7 +105,7 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 	p := &e.parts[n.index]
 	p.none = err == nil && !res.Granted || driver.IsNotApplied(err)
 	p.unknown = err != nil && !p.none
-	close(p.acquired)
+	p.acquiring.Done()
 	return res, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -27,8 +28,8 @@ type entry struct {
 // A part is what a node may have of an entry. An owner has one Acquire, so that a request which is
 // late can end nothing but its own part.
 type part struct {
-	acquired chan struct{} // closed when the Acquire has ended; nil without one
-	repeats  bool          // its release is sent again; Store.mu guards it
+	acquiring sync.WaitGroup // for the Acquire, if it went through this Store
+	repeats   bool           // its release is sent again; Store.mu guards it
 
 	// What is known when the Acquire has ended:
 	none    bool // the node has certainly nothing of it
@@ -137,10 +138,7 @@ func (s *Store) release(ctx context.Context, req driver.ReleaseRequest) *ballot[
 // closed, that is done once more.
 func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) {
 	p := &e.parts[n.index]
-	if p.acquired != nil {
-		<-p.acquired
-	}
-	if p.none {
+	if p.acquiring.Wait(); p.none {
 		s.done(e, n)
 		return false, nil
 	}

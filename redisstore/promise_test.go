@@ -165,8 +165,9 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// After a DEL of the lock by hand its holds are over, and after an eviction of the keys beside it
-// the lock stays taken.
+// After a DEL of the lock by hand its holds are over, however many they are, and one that comes
+// later excludes others as ever. After an eviction of the keys beside it the lock stays taken, and a
+// place is lost.
 func TestLockIsTheTruth(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -179,15 +180,24 @@ func TestLockIsTheTruth(t *testing.T) {
 		}
 		return req
 	}
-	old := []driver.Request{join(), join()}
+	first, last := join(), join()
+	for range 1500 {
+		last = join()
+	}
 	server.Do("DEL", "lock:name")
-	writer := grant(t, s, "name", time.Minute)
-	for _, req := range old {
-		if renew(t, s, req) != driver.Lost || release(t, s, req) {
+	live := join()
+	for _, req := range []driver.Request{last, first} {
+		if release(t, s, req) || renew(t, s, req) != driver.Lost {
 			t.Error("a holder of a lock that was deleted renews or releases")
 		}
 	}
-	release(t, s, writer)
+	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); err != nil || res.Granted {
+		t.Errorf("an exclusive request beside a reader: %+v, %v", res, err)
+	}
+	if state := renew(t, s, live); state != driver.Held {
+		t.Errorf("Renew of the reader: %v", state)
+	}
+	release(t, s, live)
 	for _, key := range []string{queueInfix, entriesInfix} {
 		req := join()
 		join()
@@ -203,6 +213,16 @@ func TestLockIsTheTruth(t *testing.T) {
 		}
 		server.Do("DEL", "lock:name")
 		release(t, s, grant(t, s, "name", time.Minute))
+	}
+	hold, place := grant(t, s, "name", time.Minute), request("name", time.Minute)
+	place.Place = time.Minute
+	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
+	server.Do("DEL", "lock:"+queueInfix+"lock:name")
+	release(t, s, hold)
+	if state := renew(t, s, place); state == driver.Waiting {
+		t.Error("a place that is in no queue, of a free name, waits")
 	}
 }
 

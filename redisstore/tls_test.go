@@ -22,23 +22,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// startTLS starts a server that also speaks TLS, under a certificate for the name
-// "redis.test" that is signed by itself. It returns its address and the
-// certificate's file.
-func startTLS(t *testing.T) (addr, ca string) {
-	t.Helper()
-	addr, ca, _ = startTLSWith(t, "no")
-	return addr, ca
-}
-
-// startMutualTLS starts a server that wants a certificate of its clients, too. Its own
-// will do.
-func startMutualTLS(t *testing.T) (addr, cert, key string) {
-	t.Helper()
-	return startTLSWith(t, "yes")
-}
-
-func startTLSWith(t *testing.T, auth string) (addr, ca, private string) {
+// startTLS starts a server that also speaks TLS, under a certificate for the name "redis.test" that
+// is signed by itself, and that wants a certificate of its clients. Its own will do. It returns its
+// address, and the files of the certificate and of its key.
+func startTLS(t *testing.T) (addr, ca, private string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -61,8 +48,7 @@ func startTLSWith(t *testing.T, auth string) (addr, ca, private string) {
 		t.Fatal(err)
 	}
 	ca, private = writePEM(t, "CERTIFICATE", cert), writePEM(t, "PRIVATE KEY", der)
-	server := servers.StartRedis(t, "--tls-auth-clients", auth,
-		"--tls-cert-file", ca, "--tls-key-file", private, "--tls-ca-cert-file", ca)
+	server := servers.StartRedis(t, "--tls-cert-file", ca, "--tls-key-file", private, "--tls-ca-cert-file", ca)
 	port := freePort(t)
 	server.Do("CONFIG", "SET", "tls-port", port)
 	return net.JoinHostPort("127.0.0.1", port), ca, private
@@ -91,8 +77,8 @@ func freePort(t *testing.T) string {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	addr, ca := startTLS(t)
-	right := "rediss://" + addr + "?server_name=redis.test&ca_file=" + url.QueryEscape(ca)
+	addr, ca, key := startTLS(t)
+	right := "rediss://" + addr + "?" + url.Values{"server_name": {"redis.test"}, "ca_file": {ca}, "cert_file": {ca}, "key_file": {key}}.Encode()
 	s := openFromURL(t, right)
 	handsOn(t, s, "name")
 

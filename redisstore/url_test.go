@@ -13,7 +13,7 @@ import (
 
 func TestMalformedURLs(t *testing.T) {
 	t.Parallel()
-	_, ca, key := startMutualTLS(t)
+	_, ca, key := startTLS(t)
 	for text, says := range map[string]string{
 		"redis+unix://host/path":                                        "want redis+unix:///path",
 		"redis+unix:///":                                                "want redis+unix:///path",

@@ -43,16 +43,3 @@ func TestWireFormat(t *testing.T) {
 		t.Errorf("after the release the keys are %q, want the counter only", got)
 	}
 }
-
-// Ten thousand names leave one key.
-func TestBoundedKeys(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for i := range 500 {
-		release(t, s, grant(t, s, strconv.Itoa(i), time.Minute))
-	}
-	if got := keys(server); len(got) != 1 {
-		t.Errorf("500 locks have left the keys %q, want one", got)
-	}
-}
