@@ -56,7 +56,7 @@
 // A file that the store has not written, or one that has another name elsewhere (cp -l), is an
 // error, [driver.ErrCorrupt], that names the file. Other names are not affected.
 //
-// A request reads all entries of its name, save one that keeps a place behind the same hold:
+// A request reads all entries of its name, except a renewal before which only ends have changed:
 // beside 1,000 shared holds one more takes half a millisecond. A name with so many that its file
 // has 8 MB, some 20,000, gets no more. A waiter watches 32 of the processes that hold a name. It
 // detects the death of any other when it looks at its place.

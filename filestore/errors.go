@@ -38,9 +38,6 @@ func wrapErr(verb, path string, err error) error {
 
 // notApplied is wrapErr for a request on a file that has changed nothing.
 func (f *folder) notApplied(verb, file string, err error) error {
-	if err == nil {
-		return nil
-	}
 	return driver.NotApplied(wrapErr(verb, f.path(file), err))
 }
 

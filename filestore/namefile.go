@@ -103,22 +103,28 @@ func (h *header) encode() []byte {
 }
 
 // encodeEntries returns the entries of a queue as they are written, of which that of an owner may
-// have changed since it was read, and where its line begins.
+// have changed since it was read, and where its line begins. Spaces keep each end in one page, where
+// a kill leaves the former one or the new one.
 func encodeEntries(q *queue, owner string) (text []byte, line int) {
 	text = make([]byte, 0, 384*q.Len())
 	text = append(text, entriesBegin...)
 	separator := byte(' ')
 	for _, e := range q.Entries() {
+		written := e.Data.line
+		if written == "" || e.Owner == owner {
+			written = fmt.Sprintf(entryText, e.Token, e.Tokens, e.Limit, endWidth, e.Until, e.Kept,
+				e.Data.detached, e.Data.session, e.Owner, e.Data.public)
+		}
+		end := headerSize + len(text) + strings.Index(written, endKey) + len(endKey) + 1
+		if left := pageSize - end%pageSize; left < endWidth {
+			text = append(text[:len(text)-1], blank[:left]...) // behind the line before it
+			text = append(text, '\n')
+		}
 		text = append(text, separator)
 		if e.Owner == owner {
 			line = len(text)
 		}
-		if e.Data.line != "" && e.Owner != owner {
-			text = append(text, e.Data.line...)
-		} else {
-			text = fmt.Appendf(text, entryText, e.Token, e.Tokens, e.Limit, endWidth, e.Until, e.Kept,
-				e.Data.detached, e.Data.session, e.Owner, e.Data.public)
-		}
+		text = append(text, written...)
 		text = append(text, '\n')
 		separator = ','
 	}
@@ -171,7 +177,7 @@ func (h *header) readEntries(file *os.File) (text string, entries []entry, err e
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
 		line, isSeparate := strings.CutPrefix(line, separator)
-		e, ok := decodeEntry(line)
+		e, ok := decodeEntry(strings.TrimRight(line, " "))
 		if !isSeparate || !ok || e.Token <= last {
 			return text, nil, errNotOurs
 		}
@@ -202,9 +208,6 @@ func decodeEntry(line string) (e entry, ok bool) {
 	return e, f.ok && len(e.Data.session) == sessionIDLen && len(e.Owner) == 2*sha256.Size
 }
 
-// A placeInFile is where the line of a place was written, by which change.
-type placeInFile struct{ change, line int64 }
-
 // readEntry reads the fields of an entry whose line begins at a place in the file.
 func readEntry(file *os.File, line int64) (entry, bool) {
 	text := make([]byte, maxFixed)
@@ -212,22 +215,19 @@ func readEntry(file *os.File, line int64) (entry, bool) {
 	return decodeEntry(string(text[:n]))
 }
 
-// errNotInPlace means that an end cannot be changed in place: it is in two pages, so that a kill
-// could leave a part of it.
-var errNotInPlace = errors.New("the end of an entry is not in one page")
-
-// writeEnd changes the end of an entry in the file, which was read as line, and begins at offset.
-func writeEnd(file *os.File, line string, offset int64, end time.Duration) error {
+// writeEnd changes the end of an entry in the file, which was read as line, and begins at offset. It
+// reports whether it has.
+func writeEnd(file *os.File, line string, offset int64, end time.Duration) bool {
 	at := strings.Index(line, endKey) + len(endKey)
 	offset += int64(at)
-	if offset/pageSize != (offset+endWidth-1)/pageSize || line[at+endWidth] != ',' {
-		return errNotInPlace
+	if line[at+endWidth] != ',' {
+		return false // Somebody else has written it.
 	}
 	_, err := file.WriteAt(fmt.Appendf(nil, "%*d", endWidth, end), offset)
 	if err != nil {
 		_, _ = file.WriteAt([]byte(line[at:at+endWidth]), offset) // A part of it may be there.
 	}
-	return err
+	return err == nil
 }
 
 // fields are those of a line of JSON, which are read in the order in which they are written.

@@ -168,8 +168,14 @@ func TestChanges(t *testing.T) {
 		if _, got := shownIn(t, text); !slices.Equal(got, want) {
 			t.Fatalf("the file has the entries %v, want %v", got, want)
 		}
+		for at, rest := 0, text; bytes.Contains(rest, []byte(endKey)); rest = text[at:] {
+			at += bytes.Index(rest, []byte(endKey)) + len(endKey)
+			if at/pageSize != (at+endWidth-1)/pageSize {
+				t.Fatalf("the end at %d is in two pages", at)
+			}
+		}
 		longest = max(longest, int64(len(bytes.Join(bytes.Fields(text), nil))))
-		if size := int64(len(text)); size > 3*(longest+headerSize) {
+		if size := int64(len(text)); size > 3*(longest+pageSize) {
 			t.Fatalf("with %d entries the file has %d bytes", len(live), size)
 		}
 	}

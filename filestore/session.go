@@ -41,7 +41,10 @@ type session struct {
 type ownEntry struct {
 	actor
 	until time.Duration // its end, as this Store knows it
-	place placeInFile   // the zero value for a hold
+	holds bool          // or it is a place
+
+	// The change of the file of its name in which its line was where it is; 0 if that is not known.
+	change, line int64
 
 	// A place at the front has a position, from 1, and the sessions whose death may make it a hold.
 	position int
@@ -91,29 +94,27 @@ func (f *folder) openSession() (*session, error) {
 	return s, nil
 }
 
-// makeSession makes the file of a session.
+// makeSession makes the file of a session. Others may sweep one that is not in use yet.
 func (f *folder) makeSession() (*session, error) {
-	for {
+	for tries := 100; ; tries-- {
 		random := make([]byte, sessionIDLen/2)
 		rand.Read(random)
 		id := hex.EncodeToString(random)
 		file, err := f.makeInbox(sessionFile(id))
-		switch {
-		case err == nil:
-			return &session{
-				folder: f, id: id, file: file, entries: map[string]*ownEntry{},
-				closing: make(chan struct{}), changed: make(chan struct{}, 1),
-			}, nil
-		case !errors.Is(err, errSwept):
+		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
+			continue
+		}
+		if err != nil {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
+		return &session{
+			folder: f, id: id, file: file, entries: map[string]*ownEntry{},
+			closing: make(chan struct{}), changed: make(chan struct{}, 1),
+		}, nil
 	}
 }
 
-var (
-	errDead  = errors.New("the process has ended")
-	errSwept = errors.New("it was swept before it was in use")
-)
+var errDead = errors.New("the process has ended")
 
 // isAlive reports whether the process of a session may be alive. It removes the file of a dead one.
 // With an error, such as that of a process that can open no more files, it is not known.
@@ -148,7 +149,10 @@ func (f *folder) sweep() {
 		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
 			_, _ = f.isAlive(id) // It removes a dead one.
 		} else if isNameFile(file) {
-			if err := f.store.settle(file, 50*time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
+			ctx, cancel := context.WithTimeout(f.store.closing, 50*time.Millisecond)
+			_, err := f.store.show(ctx, file, "", (*state).holds) // It deletes that of a free name.
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) || f.store.isClosed() {
 				return // The name is in use, or the folder is being closed.
 			}
 		}
@@ -173,13 +177,14 @@ func (s *session) note(st *state, line int64) {
 		delete(s.entries, st.who.hash)
 		return
 	}
-	own := &ownEntry{actor: st.who, until: st.queue.Entries()[i].Until}
+	position := i + 1 - len(st.queue.Holds())
+	own := &ownEntry{
+		actor: st.who, until: st.queue.Entries()[i].Until, holds: position <= 0,
+		change: st.header.change, line: line,
+	}
 	s.entries[own.hash] = own
-	if position := i + 1 - len(st.queue.Holds()); position > 0 {
-		own.place = placeInFile{change: st.header.change, line: line}
-		if position <= front {
-			s.toFront(own, position, st.sessionsBefore(position))
-		}
+	if 0 < position && position <= front {
+		s.toFront(own, position, st.sessionsBefore(position))
 	}
 }
 
@@ -262,7 +267,7 @@ func (s *session) send(hash string, token int64, before []string) {
 	switch {
 	case own == nil:
 	case token > 0:
-		own.place, own.position, own.before = placeInFile{}, 0, nil
+		own.change, own.position, own.before = 0, 0, nil
 	case token < 0:
 		s.toFront(own, 1, before)
 	}

@@ -28,9 +28,6 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	}
 	inbox.Close() // or nothing, if it is nil
 	_ = f.Remove(made)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = errSwept
-	}
 	return nil, err
 }
 

@@ -16,9 +16,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	inbox, err := f.create(file)
 	if err == nil {
 		if err = setLock(inbox, exclusive); err == nil { // Others may look at it, for a moment.
-			if _, err = f.Lstat(file); err != nil {
-				err = errSwept
-			}
+			_, err = f.Lstat(file)
 		}
 	}
 	if err != nil {

@@ -222,7 +222,8 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	}
 	// Half of the room is left to the other verbs, which change the length of a line by little.
 	if st.header.size > mostRead/2 {
-		return driver.Result{}, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
+		return driver.Result{}, driver.NotApplied(fmt.Errorf(
+			"there are too many holds and places of %q: %d are all that fit into %s",
 			req.Name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
 	}
 	c.last = tokens.Last
@@ -241,14 +242,15 @@ func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
 	return own
 }
 
-// prolong renews the place of the actor without a look at the entries between the first and it, and
-// reports whether it can: nothing but ends has changed since this Store has written or read them,
-// the first hold is in force, and one of the two excludes the other.
+// prolong renews the entry of the actor without a look at all others, and reports whether it can.
+// Nothing but ends may have changed since this Store has written or read them. So a hold is one
+// until its end. A place is one as long as the first hold is in force and one of the two excludes
+// the other.
 func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
 	st.own.mu.Lock()
 	defer st.own.mu.Unlock()
 	known := st.own.entries[st.who.hash]
-	if known == nil || known.place.change == 0 {
+	if known == nil || known.change == 0 {
 		return driver.Entry{}, false
 	}
 	file, _, err := st.folder.open(st.file, os.O_RDWR)
@@ -257,21 +259,23 @@ func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
 	}
 	defer file.Close()
 	h, _, err := readHeader(file)
-	if err != nil || h.change != known.place.change {
+	if err != nil || h.change != known.change {
 		return driver.Entry{}, false
 	}
-	first, isFirst := readEntry(file, h.at+int64(len(entriesBegin+" ")))
-	place, isPlace := readEntry(file, known.place.line)
-	isOwn := place.Owner == st.who.hash && place.Until > st.now && (token == 0 || token == place.Token)
-	if !isFirst || !isPlace || !isOwn || min(first.Limit, place.Limit) > 1 || !st.inForce(&first) || st.failure != nil {
-		return driver.Entry{}, false
+	own, isOwn := readEntry(file, known.line)
+	isOwn = isOwn && own.Owner == st.who.hash && own.Until > st.now && (token == 0 || token == own.Token)
+	now := driver.Entry{State: driver.Held, Token: own.Token}
+	if isOwn && !known.holds {
+		first, isFirst := readEntry(file, h.at+int64(len(entriesBegin+" ")))
+		isOwn = isFirst && min(first.Limit, own.Limit) == 1 && st.inForce(&first) && st.failure == nil
+		now.State = driver.Waiting
 	}
-	until := max(place.Until, st.now+ttl)
-	if writeEnd(file, place.Data.line, known.place.line, until) != nil {
+	until := max(own.Until, st.now+ttl)
+	if !isOwn || !writeEnd(file, own.Data.line, known.line, until) {
 		return driver.Entry{}, false
 	}
 	known.until = until
-	return driver.Entry{State: driver.Waiting, Token: place.Token}, true
+	return now, true
 }
 
 // index returns where the entry of the actor is among all, or -1.
@@ -332,8 +336,8 @@ func (st *state) write() (line int64, err error) {
 	}
 	st.header.change = max(former.change+1, int64(st.now))
 	st.header.at, st.header.size = headerSize, int64(len(entries))
-	if former.at < headerSize+st.header.size {
-		st.header.at = max(headerSize, former.at+former.size)
+	if former.at != 0 && former.at < headerSize+st.header.size { // in the next page that is free
+		st.header.at += (former.at + former.size + headerSize - 1) / pageSize * pageSize
 	}
 	if err == nil {
 		_, err = st.opened.WriteAt(entries, st.header.at)
@@ -347,14 +351,18 @@ func (st *state) write() (line int64, err error) {
 	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
 		return 0, wrapErr("write", st.folder.path(st.file), err)
 	}
-	for at, end := former.at, former.at+former.size; at < end; at += int64(len(blank)) {
+	end := former.at + former.size
+	if !isNew {
+		end = max(end, st.header.at) // also up to the new ones behind them
+	}
+	for at := former.at; at < end; at += int64(len(blank)) {
 		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
 	}
 	return st.header.at + int64(begin), nil
 }
 
-// writeOwnEnd writes the end of the entry of the actor in place, and reports whether it can: that
-// is all that has changed.
+// writeOwnEnd writes the end of the entry of the actor in place, if that is all that has changed,
+// and reports whether it has. So the others need not read all entries again.
 func (st *state) writeOwnEnd(entries []byte, begin int) bool {
 	i := st.index()
 	if i < 0 || len(entries) != len(st.former) {
@@ -363,8 +371,8 @@ func (st *state) writeOwnEnd(entries []byte, begin int) bool {
 	own := st.queue.Entries()[i]
 	at := begin + strings.Index(string(entries[begin:]), endKey) + len(endKey)
 	end := at + endWidth
-	return own.Data.line != "" && string(entries[:at]) == st.former[:at] && string(entries[end:]) == st.former[end:] &&
-		writeEnd(st.opened, own.Data.line, st.header.at+int64(begin), own.Until) == nil
+	return string(entries[:at]) == st.former[:at] && string(entries[end:]) == st.former[end:] &&
+		writeEnd(st.opened, own.Data.line, st.header.at+int64(begin), own.Until)
 }
 
 // blank takes the place of former entries, which would mislead people.

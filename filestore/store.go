@@ -140,8 +140,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		entry := driver.Entry{State: driver.Lost}
 		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
-			if place, isPlace := st.prolong(req.Token, req.TTL+clockStep); isPlace {
-				entry = place
+			var isDone bool
+			if entry, isDone = st.prolong(req.Token, req.TTL+clockStep); isDone {
 				return nil
 			}
 			return st.apply(func(st *state) error {
@@ -205,14 +205,6 @@ func (s *Store) show(
 		return nil, err
 	}
 	return records, nil
-}
-
-// settle takes out of the file of a name what has ended, and deletes it if nothing is left.
-func (s *Store) settle(file string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	_, err := s.show(ctx, file, "", (*state).holds)
-	return err
 }
 
 // List implements [driver.Store].
