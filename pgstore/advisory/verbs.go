@@ -31,6 +31,7 @@ type entry struct {
 	token   int64
 	since   time.Time
 	until   time.Time          // zero: it is being ended
+	kept    time.Time          // of a place that was granted: the server keeps it until then; zero after a renewal
 	cancel  context.CancelFunc // ends the wait of a place
 	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
@@ -225,8 +226,10 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 		switch {
 		case e.state == waiting || e.state == givenUp:
 			s.drop(e)
-		case e.state == held && !e.until.After(kept): // The owner may count on the end that was confirmed to it.
-			token = e.token
+		case e.state == held:
+			if e.kept = kept; !e.until.After(kept) { // The owner may count on the end that was confirmed to it.
+				token = e.token
+			}
 		}
 		s.mu.Unlock()
 		if wanted {
@@ -353,7 +356,8 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
 // its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: another one shows that the server replies.
+// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
+// renewal after the grant of a place, if the server keeps its session for longer than that anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -368,8 +372,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			continue
 		}
 		c, sess := &call{entry: e, renew: &reqs[i], item: i, place: e.state == waiting}, e.session
-		if c.place {
+		switch {
+		case c.place:
 			sess = s.main
+		case !e.kept.Before(time.Now().Add(reqs[i].TTL)):
+			entries[i], errs[i] = c.renewed(sess)
+			continue
 		}
 		batches[sess] = append(batches[sess], c)
 	}
@@ -404,6 +412,7 @@ func (c *call) renewed(sess *session) (driver.Entry, error) {
 		return driver.Entry{State: driver.Lost}, nil
 	}
 	e.prolong(c.renew.TTL)
+	e.kept = time.Time{}
 	if e.state == waiting {
 		return driver.Entry{State: driver.Waiting}, nil
 	}
