@@ -204,6 +204,9 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 		if a.pauses++; res.Held.Remaining > 0 {
 			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 		}
+		if l.look == noticed {
+			pause = 0
+		}
 		l.absent()
 		a.restart(now + pause)
 		if a.refusals++; a.try || a.refusals == o.MaxAttempts {

@@ -109,7 +109,7 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		a.noteAnswered(now)
 	}
 	switch {
-	case l.state == held && entry.State == driver.Waiting: // A notice has told more.
+	case l.state == held && (entry.State == driver.Waiting || a != nil && !l.confirmed): // A notice has told more.
 		due = now
 	case l.state == held:
 	case entry.State == driver.Waiting:
@@ -311,7 +311,7 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		})
 		if patience < 0 && n == 0 { // The next caller of this Client need not wait for the store.
 			c.mu.Lock()
-			if l.state == ending {
+			if l.state == ending && l.op != nil { // Otherwise the holder's Release does it.
 				l.finish(nil)
 			}
 			c.mu.Unlock()

@@ -458,6 +458,44 @@ func TestNoticeBeforeTheReply(t *testing.T) {
 	}
 }
 
+// A notice that comes while an Acquire is refused leads to another one at once.
+func TestNoticeBeforeTheRefusal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := faultstore.Wrap(memstore.New()).Unfair()
+		first := acquire(t, open(t, store, nil), "a", nil)
+		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 10 * time.Second}})
+		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			release(t, first)
+			return nil
+		})
+		noErr(t, within(t, 0, 50*ms, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
+	})
+}
+
+// A caller that needs the confirmation of a grant has it soon, also if a renewal of the place was
+// under way when the notice came.
+func TestConfirmationBehindARenewalOfThePlace(t *testing.T) {
+	for name, o := range map[string]*holdfast.Options{"NoRenew": {NoRenew: true}, "Detached": {Detached: true}} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			store := faultstore.Wrap(memstore.New())
+			first := acquire(t, open(t, store.Store, nil), "a", nil)
+			var answered time.Time
+			store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				release(t, first)
+				synctest.Wait() // for its notice
+				apply()
+				answered = time.Now()
+				return nil
+			})
+			acquire(t, open(t, store, nil), "a", o)
+			if late := time.Since(answered); late > 50*ms {
+				t.Errorf("acquired %v after the answer", late)
+			}
+		})
+	}
+}
+
 // A hold of which a notice has told is not lost by the answer to a renewal of its place, which was
 // sent before.
 func TestNoticeBeforeTheAnswerToARenewal(t *testing.T) {

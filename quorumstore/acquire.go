@@ -146,7 +146,9 @@ func (s *Store) vote(
 // undo releases an attempt, and waits until each node that granted it has confirmed that, for
 // Options.Timeout at most. The votes show which have.
 func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
+	s.mu.Lock()
 	b := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]})
+	s.mu.Unlock()
 	left := len(t.tokens())
 	if left == 0 {
 		return

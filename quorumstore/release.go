@@ -94,7 +94,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	ended, without := 0, 0
+	s.mu.Lock()
 	b := s.release(ctx, req)
+	s.mu.Unlock()
 	for node := range b.count(ctx, s.timeout) {
 		switch {
 		case b.errs[node] != nil:
@@ -116,10 +118,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return false, b.err("not confirmed")
 }
 
-// release ends the entry of an owner at all nodes. From then on it is Lost.
+// release ends the entry of an owner at all nodes. From then on it is Lost. The caller holds s.mu.
 func (s *Store) release(ctx context.Context, req driver.ReleaseRequest) *ballot[bool] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	key := [2]string{req.Name, req.Owner}
 	e := s.entries[key]
 	if e == nil {

@@ -52,9 +52,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var err error
 	for i := range renewals {
 		r := &renewals[i]
-		if s.settle(r, reqs[r.index]) { // The release goes on in the background.
-			s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]})
-		}
+		s.settle(ctx, r, reqs[r.index])
 		if entries[r.index] = r.answer; r.answer.State == driver.Unknown && err == nil {
 			err = b.err("no majority confirmed an entry")
 		}
@@ -110,10 +108,10 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	}
 }
 
-// settle completes the answer of a renewal, and records it: how long the entry may last, or that
-// the rest of a lost one is to be released, which it reports. Whatever the nodes have said, an
-// entry is Lost whose release has begun meanwhile, and is left to that.
-func (s *Store) settle(r *renewal, req driver.RenewRequest) (release bool) {
+// settle completes the answer of a renewal, and records how long the entry may last. The rest of a
+// lost one it releases, which goes on in the background. Whatever the nodes have said, an entry is
+// Lost whose release has begun meanwhile, and is left to that.
+func (s *Store) settle(ctx context.Context, r *renewal, req driver.RenewRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.ending || r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority() {
@@ -128,9 +126,8 @@ func (s *Store) settle(r *renewal, req driver.RenewRequest) (release bool) {
 		r.token = cmp.Or(r.token, r.answer.Token)
 	case r.own || r.held:
 		r.ending = true
-		return true
+		s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]})
 	case s.entries[r.key] == r.entry: // The owner may have an entry under another token.
 		delete(s.entries, r.key)
 	}
-	return false
 }

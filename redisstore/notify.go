@@ -110,11 +110,11 @@ func (s *Store) startListening(waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.started || l.ctx.Err() != nil || l.notices.None():
+	case l.started || l.ctx.Err() != nil:
 	case waits:
 		l.started = true
 		l.running.Go(s.listen)
-	case !l.delayed:
+	case !l.delayed && !l.notices.None():
 		l.delayed = true
 		time.AfterFunc(listenDelay, func() { s.startListening(true) })
 	}
