@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -308,15 +307,79 @@ func TestMovedFiles(t *testing.T) {
 
 	old := strings.Repeat("precious", headerSize)
 	move(s.pathOf("old"), old)
-	data, err := os.Open(s.pathOf("old")) // by a program that reads it later
-	if err := errors.Join(err, os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+	if err := os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	defer data.Close()
-	granted(t, s, "old", time.Hour)
-	if text, err := io.ReadAll(data); string(text) != old {
+	_, err = s.Acquire(t.Context(), request("old", time.Hour))
+	wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
+	_, err = s.Lookup(t.Context(), "old")
+	wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
+	sweeps := openTest(t, folder)
+	next(t, sweeps, "sweeps")
+	sweeps.Close()
+	if text, err := os.ReadFile(s.pathOf("old")); string(text) != old {
 		t.Errorf("the file has %.99q, %v", text, err)
 	}
+}
+
+// A session with another name elsewhere, as after "cp -al", is not taken for that of a dead process.
+func TestLinkedSession(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	granted(t, s, "name", time.Hour)
+	session := filepath.Join(dir, s.sessionFile())
+	if err := os.Link(session, filepath.Join(t.TempDir(), "copy")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := openTest(t, dir).Acquire(t.Context(), request("name", time.Hour))
+	wantError(t, err, driver.ErrCorrupt, session)
+}
+
+// A private file that a member of the group moves to where a session is being made keeps its
+// permissions.
+func TestFileInTheWayOfASession(t *testing.T) {
+	dir := t.TempDir()
+	folder, private := filepath.Join(dir, "locks"), filepath.Join(dir, "private")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, private, "precious\n")
+	before, err := os.Stat(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openTest(t, folder).currentFolder(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := make(chan error)
+	go func() {
+		for {
+			files, err := os.ReadDir(folder)
+			for _, file := range files {
+				if strings.HasSuffix(file.Name(), ".new") && os.Link(private, filepath.Join(dir, "link")) == nil {
+					err = os.Rename(filepath.Join(dir, "link"), filepath.Join(folder, file.Name()))
+				}
+			}
+			select {
+			case moved <- err:
+				return
+			default:
+			}
+		}
+	}()
+	for range 500 {
+		if s, err := f.makeSession(); err == nil {
+			if info, err := s.file.Stat(); err != nil || os.SameFile(info, before) {
+				t.Fatalf("the private file is the session: %v", err)
+			}
+			s.file.Close()
+		}
+	}
+	if err := <-moved; err != nil {
+		t.Error(err)
+	}
+	checkMode(t, private, 0o600)
 }
 
 // A member of the group writes what is no notice into the file of a session. The notices behind it

@@ -192,6 +192,12 @@ var (
 	errNotOurs = errors.New("it is not what this store has written")
 )
 
+// isCutHeader reports whether text begins as a header does, as far as it goes.
+func isCutHeader(text string) bool {
+	const begin = `{"holdfast":`
+	return strings.HasPrefix(text, begin[:min(len(begin), len(text))])
+}
+
 // decodeEntry is the reverse of entryText.
 func decodeEntry(line string) (e entry, ok bool) {
 	f := fields{rest: line, ok: true}

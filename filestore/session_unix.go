@@ -18,6 +18,9 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	}
 	inbox, err := f.OpenFile(made, os.O_RDWR, 0)
 	if err == nil {
+		err = f.checkInbox(inbox, file)
+	}
+	if err == nil {
 		err = f.share(inbox, made)
 	}
 	if err == nil {
@@ -31,8 +34,23 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return nil, err
 }
 
+// checkInbox returns the error of a file that somebody has put into the place of a session's pipe. A
+// pipe with another name elsewhere may be that of a living process.
+func (f *folder) checkInbox(inbox *os.File, file string) error {
+	info, err := inbox.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeNamedPipe:
+		return fs.ErrNotExist
+	case namesOf(info) > 1:
+		return corruptErr(f.path(file), "it has another name elsewhere", "delete that")
+	}
+	return nil
+}
+
 // openInbox opens the file of a session to write to it, if its process lives, and is errDead
-// otherwise. A file that is no pipe, or has another name elsewhere, was put there by somebody.
+// otherwise.
 func (f *folder) openInbox(file string) (*os.File, error) {
 	inbox, err := f.OpenFile(file, os.O_WRONLY|openFlags, 0)
 	if errors.Is(err, syscall.ENXIO) {
@@ -41,11 +59,7 @@ func (f *folder) openInbox(file string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := inbox.Stat()
-	if err == nil && (info.Mode().Type() != fs.ModeNamedPipe || namesOf(info) > 1) {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
+	if err := f.checkInbox(inbox, file); err != nil {
 		inbox.Close()
 		return nil, err
 	}

@@ -135,11 +135,11 @@ func (st *state) read() error {
 	if err == nil && (st.who.name != "" && h.name != st.who.name || fileName(h.name) != st.file) {
 		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.name)
 	}
-	isTorn := errors.Is(err, errNotOurs) && host.isOtherBoot(info.ModTime()) && !strings.Contains(text, `"`+host.boot+`"`)
+	isTorn := errors.Is(err, errNotOurs) && isCutHeader(text) && host.isOtherBoot(info.ModTime()) && !strings.Contains(text, `"`+host.boot+`"`)
 	switch {
 	case err == nil:
 	case isTorn, errors.Is(err, errUnmade):
-		// What was not flushed before a power loss may be cut, old, or another file's.
+		// What was not flushed before a power loss may be cut, or old.
 		_ = st.folder.Remove(st.file)
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
@@ -154,9 +154,9 @@ func (st *state) read() error {
 		return corruptErr(st.folder.path(st.file), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
 	if !host.isThisBoot(h.bootMark, info.ModTime()) {
-		h.bootMark = st.header.bootMark
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
+	h.bootMark = st.header.bootMark // A step of the clock may have come since the file was made.
 	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
 	if st.queue.Waiting() > 0 {
@@ -323,7 +323,7 @@ func (st *state) write() (line int64, err error) {
 		}
 		_ = st.opened.Truncate(0) // An empty file is as none, if it cannot be deleted.
 		st.opened.Close()         // Windows does not delete it before.
-		return 0, st.folder.notApplied("delete", st.file, st.folder.Remove(st.file))
+		return 0, wrapErr("delete", st.folder.path(st.file), st.folder.Remove(st.file))
 	}
 	entries, begin := encodeEntries(&st.queue, st.who.hash)
 	line = st.header.at + int64(begin)

@@ -99,7 +99,7 @@ func (s *Store) Dir() string { return s.dir }
 //
 // It is for programs that hand their locks to a child. A child that inherits the file
 // ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even if this process is
-// killed. The file must not be closed, locked, unlocked or written. On Windows a child that
+// killed. The file must not be closed, read or written. On Windows a child that
 // inherits it keeps nothing.
 func (s *Store) Session() *os.File {
 	f, err := s.currentFolder(true)

@@ -109,7 +109,7 @@ func TestOtherFormat(t *testing.T) {
 		}
 		later := strings.Replace(string(text), `{"holdfast":5`, `{"holdfast":6`, 1)
 		f.step(step)
-		for _, other := range []string{later, later[:headerSize/2], strings.Replace(later, "}", "", 1), "\n" + later} {
+		for _, other := range []string{"\n" + later, later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
 			writeFile(t, s.pathOf("name"), other)
 			_, err = s.Acquire(t.Context(), request("name", time.Hour))
 			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))
@@ -117,5 +117,23 @@ func TestOtherFormat(t *testing.T) {
 		f.step(2 * time.Hour)
 		f.reboot()
 		granted(t, openTestOn(t, f.host(), dir), "name", time.Hour)
+	}
+}
+
+// A keep that was made long after a step of the wall clock lasts in containers with boot ids of
+// their own, also if the file is older than the step.
+func TestKeepLongAfterAStep(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	one, other := f.host(), f.host()
+	other.boot = "of its own"
+	a, b := openTestOn(t, one, dir), openTestOn(t, other, dir)
+	held, _ := granted(t, a, "name", 24*time.Hour)
+	f.step(time.Minute)
+	f.pass(time.Hour)
+	if ok, err := a.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: held.Owner, Keep: time.Hour}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if res, err := b.Acquire(t.Context(), request("name", time.Hour)); err != nil || res.Granted {
+		t.Errorf("a kept name: %+v, %v", res, err)
 	}
 }
