@@ -154,8 +154,8 @@ func Renewal(e holdfast.Event) string {
 	return ""
 }
 
-// Margin returns the part of the TTL that was left when a renewal was confirmed, from 0 to 1: about
-// 0.66 when all is well, whatever the TTL.
+// Margin returns the part of the TTL that was left when a renewal was confirmed, from 0 to 1:
+// 0.66 or more when all is well, whatever the TTL.
 func Margin(e holdfast.Event) float64 {
 	if e.TTL <= 0 {
 		return 0

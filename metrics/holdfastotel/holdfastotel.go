@@ -10,7 +10,7 @@
 //	holdfast.holds              {hold}     store, group
 //	holdfast.waiters            {waiter}   store, group
 //	holdfast.renewals           {renewal}  store, outcome = renewed, in_doubt, lost
-//	holdfast.renewal.margin     1          store; the part of the TTL left when a renewal was confirmed, about 0.66 when all is well
+//	holdfast.renewal.margin     1          store; the part of the TTL left when a renewal was confirmed, 0.66 or more when all is well
 //	holdfast.request.duration   s          store, op, outcome = ok, error; error.type
 //	holdfast.leader             1          election; 1 on the leader: see ObserveElection
 //

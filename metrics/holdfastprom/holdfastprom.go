@@ -11,7 +11,7 @@
 //	holdfast_holds                      gauge      store, group
 //	holdfast_waiters                    gauge      store, group
 //	holdfast_renewals_total             counter    store, outcome = renewed, in_doubt, lost
-//	holdfast_renewal_margin_ratio       histogram  store; the part of the TTL left when a renewal was confirmed, about 0.66 when all is well
+//	holdfast_renewal_margin_ratio       histogram  store; the part of the TTL left when a renewal was confirmed, 0.66 or more when all is well
 //	holdfast_request_duration_seconds   histogram  store, op, outcome = ok, error
 //	holdfast_leader                     gauge      election; 1 on the leader
 //
