@@ -80,9 +80,6 @@ func (l *kernelLock) open() (*os.File, error) {
 	}
 }
 
-// errLocked means that another open file holds a lock.
-var errLocked = errors.New("locked")
-
 // A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file.
 // So the file of a free name can be deleted.
 //
