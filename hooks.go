@@ -98,8 +98,8 @@ const (
 	// it was held; Took, Err.
 	EventFailed
 
-	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left is two thirds of TTL
-	// or more, and falls towards zero when renewals are late.
+	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left is two thirds of
+	// TTL or more, and falls towards zero when renewals are late.
 	EventRenewed
 
 	// EventInDoubt: a renewal or extension has failed; Token, Left, TTL, Err. The lock is held, and

@@ -178,7 +178,7 @@ func (l *lease) lose(reason error) {
 	l.emitEnd(Event{Kind: EventLost, Err: lost})
 }
 
-// end ends a lease on this side: what the store tells of it from now on is dropped, and the
+// end ends a lease on this side. Later answers and notices of the store for it are dropped, and the
 // contexts of its Locks end. Only the first call has an effect and returns true. The caller holds
 // c.mu, and sees to its finish.
 func (l *lease) end(reason *error) bool {

@@ -16,8 +16,8 @@ const (
 	// batchSize is how many renewals are sent to the store in one request.
 	batchSize = 1024
 
-	// A renewal that is due within TTL/batchWindow is sent with one that is due now. So the locks of
-	// a Client are soon renewed together, by one request in TTL/3.
+	// A renewal that is due within TTL/batchWindow is sent with one that is due now. So the locks
+	// of a Client are soon renewed together, by one request in TTL/3.
 	batchWindow = 6
 
 	// suspendCheck is the interval at which the clock is read while locks are held, since timers do

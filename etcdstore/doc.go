@@ -41,8 +41,8 @@
 // third of its TTL longer, and one with NoRenew, or detached, its whole TTL. An adopted hold lasts
 // as long as the lease that it had shared, if that is longer than requested. Each change of the
 // leader starts the time of all leases anew. So the hold of a client that has died, and a keep, end
-// only when no change has come for their whole time. None ends sooner. A server of 3.4 ends the hold
-// of a client that has died as much later as its wall clock was set back meanwhile.
+// only when no change has come for their whole time. None ends sooner. A server of 3.4 ends the
+// hold of a client that has died as much later as its wall clock was set back meanwhile.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
@@ -59,8 +59,9 @@
 // a lock: all addresses must be of one.
 //
 // A client of the caller writes a line on standard error for each retry of a request, some four a
-// second while there is no connection, unless its Config has Logger: zap.NewNop(). With a user, on a
-// server of 3.4, it fails each request once its token has expired. The client of a URL does neither.
+// second while there is no connection, unless its Config has Logger: zap.NewNop(). With a user, on
+// a server of 3.4, it fails each request once its token has expired. The client of a URL does
+// neither.
 //
 // # Server set-up
 //
@@ -71,8 +72,8 @@
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
 //	etcdctl role grant-permission --prefix=true READER read holdfast/lock/
 //
-// The package is a module of its own, so that programs without it do not depend on gRPC. The command
-// holdfast executes the one with this store, if that is installed:
+// The package is a module of its own, so that programs without it do not depend on gRPC. The
+// command holdfast executes the one with this store, if that is installed:
 //
 //	go install github.com/holdfast-go/holdfast/etcdstore/cmd/holdfast-etcd@latest
 //

@@ -244,7 +244,7 @@ func (s *Store) sweep() {
 		s.mu.Lock()
 		for i, c := range calls {
 			e := s.entries[[2]string{over[i].name, over[i].owner}]
-			if c.err != nil || e == nil || !e.until.Equal(over[i].until) {
+			if c.err != nil || e == nil {
 				continue
 			}
 			if !c.resp.Succeeded {

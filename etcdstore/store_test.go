@@ -156,6 +156,15 @@ func (o *observed) onChange(f func(ctx context.Context, txn *pb.TxnRequest, send
 	o.onUnary.Store(&onUnary)
 }
 
+// stopWatch ends the watch of a hold before its first look, until the next Renew.
+func (o *observed) stopWatch(name, owner string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.entries[[2]string{name, owner}]
+	e.unwatch()
+	e.unwatch = nil
+}
+
 // TestOneMember has what one member suffices for.
 func TestOneMember(t *testing.T) {
 	t.Parallel()
@@ -516,8 +525,8 @@ func testCallsOfOneName(t *testing.T, member *servers.Etcd) {
 }
 
 // A longer lease that an entry has not got counts for no later renewal. One that it has got, though
-// the reply was lost, keeps it for no longer than was requested. An entry that is not known when the
-// Store cannot look is forgotten.
+// the reply was lost, keeps it for no longer than was requested. An entry that is not known when
+// the Store cannot look is forgotten.
 func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	held := grant(t, s.Store, request("owner", 3*time.Second))
@@ -542,7 +551,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	}
 	moved := driver.Request{Name: "moved", Owner: "owner", TTL: driver.MinTTL}
 	grant(t, s.Store, moved)
-	time.Sleep(2 * watchDelay) // Its own look is over.
+	s.stopWatch(moved.Name, moved.Owner)
 	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
 		must(t, send(ctx))
 		return status.Error(codes.Unavailable, "the reply was lost")
@@ -651,7 +660,7 @@ func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	other.prefix = s.prefix
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
-	time.Sleep(2 * watchDelay) // Its own look is over.
+	s.stopWatch("name", "owner")
 	if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
 		t.Errorf("Renew: %v", state)
 	}
@@ -871,8 +880,8 @@ func TestForgetfulCluster(t *testing.T) {
 }
 
 // A cluster without space grants nothing, which it does not report as held, and still renews and
-// releases, also when an Acquire was given up whose lease the holds have. A lease whose time is over
-// costs no renewal of what has another one.
+// releases, also when an Acquire was given up whose lease the holds have. A lease whose time is
+// over costs no renewal of what has another one.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	o := openObserved(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))

@@ -11,8 +11,9 @@
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks
 // are free from then on, and its places count no more. The first process that waits sees that
-// within 10 ms. A process that hangs or is stopped keeps its locks until their TTL, and a place
-// for 5 s at most. Detached holds outlive their process, until their TTL.
+// within 10 ms, or within 1.7 s if four that waited before it die at once. A process that hangs or
+// is stopped keeps its locks until their TTL, and a place for 5 s at most. Detached holds outlive
+// their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // without a battery and network, whose clock begins at the same time of day at each boot, must
@@ -49,9 +50,10 @@
 // Moving the folder, or one above it, frees its locks, as deleting it does.
 //
 // Deleting files: without its own file, or that of the session of its holder, a lock is free, and
-// the tokens of that name go on rising. Without the file of its kernel lock, they go on from the
-// time of day, and requests that use the file go on for a moment as if it were there. A program
-// that cleans up /tmp by age must leave the folder alone.
+// the tokens of that name go on rising. An empty file is as a missing one. Without the file of its
+// kernel lock, they go on from the time of day, and requests that use the file go on for a moment
+// as if it were there. If that file is moved elsewhere they go on with it, so two may hold a lock.
+// A program that cleans up /tmp by age must leave the folder alone.
 //
 // A file that the store has not written, or one that has another name elsewhere (cp -l), is an
 // error, [driver.ErrCorrupt], that names the file. Other names are not affected.

@@ -322,7 +322,8 @@ func TestMovedFiles(t *testing.T) {
 	}
 }
 
-// A session with another name elsewhere, as after "cp -al", is not taken for that of a dead process.
+// A session with another name elsewhere, as after "cp -al", is not taken for that of a dead
+// process.
 func TestLinkedSession(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

@@ -103,8 +103,8 @@ func (h *header) encode() []byte {
 }
 
 // encodeEntries returns the entries of a queue as they are written, of which that of an owner may
-// have changed since it was read, and where its line begins. Spaces keep each end in one page, where
-// a kill leaves the former one or the new one.
+// have changed since it was read, and where its line begins. Spaces keep each end in one page,
+// where a kill leaves the former one or the new one.
 func encodeEntries(q *queue, owner string) (text []byte, line int) {
 	text = make([]byte, 0, 384*q.Len())
 	text = append(text, entriesBegin...)
@@ -221,8 +221,8 @@ func readEntry(file *os.File, line int64) (entry, bool) {
 	return decodeEntry(string(text[:n]))
 }
 
-// writeEnd changes the end of an entry in the file, which was read as line, and begins at offset. It
-// reports whether it has.
+// writeEnd changes the end of an entry in the file, which was read as line, and begins at offset.
+// It reports whether it has.
 func writeEnd(file *os.File, line string, offset int64, end time.Duration) bool {
 	at := strings.Index(line, endKey) + len(endKey)
 	offset += int64(at)

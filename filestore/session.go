@@ -59,8 +59,8 @@ const (
 	front    = 4
 	lookStep = 10 * time.Millisecond
 
-	// maxBefore is how many sessions a place looks at. The next request for the name finds the death
-	// of one of the others.
+	// maxBefore is how many sessions a place looks at. The next request for the name finds the
+	// death of one of the others.
 	maxBefore = 32
 
 	// forgetStep is how often entries are forgotten that have ended.

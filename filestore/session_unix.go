@@ -34,8 +34,8 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return nil, err
 }
 
-// checkInbox returns the error of a file that somebody has put into the place of a session's pipe. A
-// pipe with another name elsewhere may be that of a living process.
+// checkInbox returns the error of a file that somebody has put into the place of a session's pipe.
+// A pipe with another name elsewhere may be that of a living process.
 func (f *folder) checkInbox(inbox *os.File, file string) error {
 	info, err := inbox.Stat()
 	switch {
@@ -73,5 +73,5 @@ func putLine(inbox *os.File, line []byte) {
 	}
 }
 
-// awaitLines has nothing to do: a pipe has no end for its reader, who could write to it.
+// awaitLines does nothing: a pipe that is open for writing, too, has no end.
 func (s *session) awaitLines() {}

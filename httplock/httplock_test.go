@@ -86,9 +86,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestRefusals: a key that cannot be locked is the fault of the request, and a store that is down is
-// no Conflict. Retry-After is honest, and Refuse can write another
-// response.
+// TestRefusals: a key that cannot be locked is the fault of the request, and a store that is down
+// is no Conflict. Retry-After is honest, and Refuse can write another response.
 func TestRefusals(t *testing.T) {
 	store := memstore.New()
 	defer store.Close()

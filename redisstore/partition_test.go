@@ -18,9 +18,9 @@ import (
 )
 
 // A holder that is cut off knows that its lock is lost before anybody else can have it, in whatever
-// way it is cut off, and wherever in its cycle of renewals the cut falls. The deadline is exact. The
-// context depends on a timer, which a busy machine may run late: there the short run looks at the
-// middle of all cuts.
+// way it is cut off, and wherever in its cycle of renewals the cut falls. The deadline is exact.
+// The context depends on a timer, which a busy machine may run late: there the short run looks at
+// the middle of all cuts.
 func TestPartitionedHolder(t *testing.T) {
 	t.Parallel()
 	for what, ways := range map[string][]faultproxy.Direction{

@@ -166,8 +166,8 @@ func TestMissingRights(t *testing.T) {
 }
 
 // After a DEL of the lock by hand its holds are over, however many they are, and one that comes
-// later excludes others as ever. After an eviction of the keys beside it the lock stays taken, and a
-// place is lost.
+// later excludes others as ever. After an eviction of the keys beside it the lock stays taken, and
+// a place is lost.
 func TestLockIsTheTruth(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -19,17 +19,17 @@
 //
 // Each name is one object, a record with the entries of its queue. A grant, a renewal and a release
 // replace the object if nobody has replaced it meanwhile (If-Match), or make it if there is none
-// (If-None-Match). So clients exclude each other as far as the server's conditional writes do, and a
-// reply that was lost is found out by reading. The client of S3 sends no request twice: the second
-// would be refused because the first has succeeded.
+// (If-None-Match). So clients exclude each other as far as the server's conditional writes do, and
+// a reply that was lost is found out by reading. The client of S3 sends no request twice: the
+// second would be refused because the first has succeeded.
 //
 // No clock of the server counts, and no two clocks of clients are compared; their speeds may differ
 // by what [driver.Validity] allows. An object has how long each of its entries lasts, and each
-// client counts that from when it has first seen the entry as it was last renewed. That is after the
-// write, so no client ends an entry sooner than its owner expects.
+// client counts that from when it has first seen the entry as it was last renewed. That is after
+// the write, so no client ends an entry sooner than its owner expects.
 //
-// Fencing tokens rise strictly for each name. The object of a free name stays, for its last token. A
-// token may be up to the difference of two clients' clocks ahead of the time.
+// Fencing tokens rise strictly for each name. The object of a free name stays, for its last token.
+// A token may be up to the difference of two clients' clocks ahead of the time.
 //
 // Waiters hold the name in their order. Each looks about every second and a half. The client of a
 // hold that was broken learns it at the next renewal.
@@ -47,14 +47,14 @@
 // not. A server that honors conditions only most of the time is not found.
 //
 // A server that is too busy (503 SlowDown, or 429) is unavailable, and the lock is not reported as
-// held. All clients of a name write one object, one after the other, and a hold comes before places.
-// With 50 ms for a request, a hold with a TTL of 10 s was renewed beside 30 waiters with more than
-// 5 s left, and beside 60, on a busy machine, once with less than 1 s. Where many wait, use a TTL of
-// a minute or more, or MaxAttempts and Backoff, which make no place.
+// held. All clients of a name write one object, one after the other, and a hold comes before
+// places. With 50 ms for a request, a hold with a TTL of 10 s was renewed beside 30 waiters with
+// more than 5 s left, and beside 60, on a busy machine, once with less than 1 s. Where many wait,
+// use a TTL of a minute or more, or MaxAttempts and Backoff, which make no place.
 //
 // Objects that are deleted by hand, by a rule of the bucket, or by a restored copy are locks that
-// are forgotten. Whoever can read the objects sees the secrets of owners, and can end their holds if
-// it can write.
+// are forgotten. Whoever can read the objects sees the secrets of owners, and can end their holds
+// if it can write.
 //
 // # Costs
 //

@@ -170,12 +170,12 @@ func code(err error) string {
 	return ""
 }
 
-// keyPart is how many bytes of a key may follow each other: "~/" is behind each part of that length,
-// since servers that keep objects as files have short names.
+// keyPart is how many bytes of a key may follow each other: "~/" is behind each part of that
+// length, since servers that keep objects as files have short names.
 const keyPart = 200
 
-// escape percent-encodes all bytes but letters, digits, "-" and "_": so no proxy shortens a key, and
-// no server takes it for a path.
+// escape percent-encodes all bytes but letters, digits, "-" and "_": so no proxy shortens a key,
+// and no server takes it for a path.
 var escape = strings.NewReplacer("+", "%20", ".", "%2E", "~", "%7E")
 
 // encode returns the key of a name, and of the beginning of a name the beginning of its key.

@@ -265,8 +265,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 // dashboardVariables replaces the variables of the dashboard by all jobs, stores and groups.
 var dashboardVariables = strings.NewReplacer("$__rate_interval", "5m", `"$job"`, `".*"`, `"$store"`, `".*"`, `"$group"`, `".*"`)
 
-// The queries of the dashboard are those of PromQL, and the description of each panel has what a gap
-// means.
+// The queries of the dashboard are those of PromQL, and the description of each panel has what a
+// gap means.
 func TestDashboard(t *testing.T) {
 	dashboard := readDashboard(t)
 	panels := 0
