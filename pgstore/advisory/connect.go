@@ -121,7 +121,7 @@ func transport(conn *pgx.Conn) net.Conn {
 }
 
 // Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, also beside an error, and must neither read nor write them.
+// now. The caller closes them, and must neither read nor write them.
 //
 // It is for programs that hand their locks to a child. The server ends a session, and with it the
 // locks, when no process has its connection open any more. A process that was given a duplicate
@@ -144,13 +144,15 @@ func (s *Store) Connections() (files []*os.File, err error) {
 		if sess.conn == nil {
 			continue
 		}
-		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
-		if !ok {
-			return files, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+		f, err := (*os.File)(nil), fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+		if filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) }); ok {
+			f, err = filer.File()
 		}
-		f, err := filer.File()
 		if err != nil {
-			return files, fmt.Errorf("duplicate a connection: %w", err)
+			for _, f := range files {
+				_ = f.Close()
+			}
+			return nil, fmt.Errorf("duplicate a connection: %w", err)
 		}
 		files = append(files, f)
 	}
