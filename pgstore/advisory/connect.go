@@ -21,8 +21,6 @@ import (
 const (
 	lockTableFull    = "53200"
 	lockNotAvailable = "55P03"
-	queryCanceled    = "57014"
-	deadlockDetected = "40P01"
 )
 
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
@@ -64,8 +62,7 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.raiseIdleTimeout(ctx, conn, 0); err != nil {
 		return err
 	}
-	_, err = s.store.raiseToken(ctx, conn, 0)
-	return err
+	return s.store.raiseToken(ctx, conn)
 }
 
 // endOrphans ends the server processes of sessions that were lost, and waits for that, a second at
@@ -132,13 +129,12 @@ func (s *Store) Connections() (files []*os.File, err error) {
 	holding := map[*session]bool{}
 	s.mu.Lock()
 	for _, e := range s.owners {
-		holding[e.session] = holding[e.session] || e.state == held
+		if e.state == held {
+			holding[e.session] = true
+		}
 	}
 	s.mu.Unlock()
-	for sess, holds := range holding {
-		if !holds {
-			continue
-		}
+	for sess := range holding {
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		if sess.conn == nil {
@@ -172,7 +168,7 @@ var advices = map[string]string{
 // applied.
 func (s *Store) wrapErr(err error) error {
 	state := pgclient.SQLState(err)
-	if state == "22003" || state == "2200H" {
+	if state == "2200H" {
 		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
 	}
 	if err = pgclient.InOneLine(err); advices[state] != "" {

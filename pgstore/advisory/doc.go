@@ -17,9 +17,8 @@
 //
 // One connection has all locks that were free when they were acquired. A connection that is in
 // doubt is closed, and its server process is ended, so that a client is not locked out by its own
-// session. A renewal checks whether the session is alive, once for all its locks. Only the first
-// one after a wait does not, if it ends while the server still keeps a silent session. The locks of
-// one session are lost together, and cannot be renewed or released through another Store.
+// session. A renewal checks whether the session is alive, once for all its locks. The locks of one
+// session are lost together, and cannot be renewed or released through another Store.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end
@@ -30,8 +29,9 @@
 // Holds are exclusive. The server would grant a session that reads more shared locks of the same
 // key past a writer that waits, so that writers could wait forever. Shared and limited requests,
 // Request.Detached, List, Break, Metadata and Keep are not supported, since the server stores
-// nothing of a lock but its key. [LockTx] has shared locks. [Store.Lookup] reports whether a name
-// is held. [Store.Locks] shows the holders and the waiters of all programs.
+// nothing of a lock but its key. A Floor is not supported, so that a Store with tokens cannot be a
+// node of a quorum. [LockTx] has shared locks. [Store.Lookup] reports whether a name is held.
+// [Store.Locks] shows the holders and the waiters of all programs.
 //
 // The server's sessions share a lock table of fixed size (max_locks_per_transaction): when it is
 // full, the statements of other programs fail as well.

@@ -85,7 +85,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 		return nil, err
 	}
 	s.mu.Lock()
-	e := s.holder(key)
+	e := s.keys[key]
 	if e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
 		records = append(records, e.record())
 	}

@@ -54,19 +54,28 @@ type session struct {
 	used    time.Time     // when the last statement was sent
 }
 
-// A call asks a session to try the key of an entry, to unlock it, or whether the session is alive,
-// which renews the entry.
+// A call has a session carry out a statement for an entry. Without one it asks whether the session
+// is alive, and has a reply when all calls before it have one.
 type call struct {
-	entry *entry               // nil: it only comes behind the calls before it
-	req   *driver.Request      // of a try
-	renew *driver.RenewRequest // of a renewal
-	item  int                  // of the renewals
-	place bool                 // it renews a place, which another session has: it connects, too
+	statement
+	entry *entry
+	req   *driver.Request // of a try
+	ttl   time.Duration   // the server is to keep the session for so long; 0: without a connection there is nothing to do
+	sent  bool            // the statement is sent
 
-	value  int64 // the token of a try, 1 of an unlock; none if the key was taken, or was not locked
-	res    driver.Result
-	answer driver.Entry
-	err    error
+	value int64 // the token of a try, 1 of an unlock; none if the key was taken, or was not locked
+	res   driver.Result
+	err   error
+}
+
+// attempt returns the call that tries the key of an entry.
+func (e *entry) attempt(req *driver.Request) *call {
+	return &call{statement: statement{try, e.key}, entry: e, req: req, ttl: req.TTL}
+}
+
+// unlocking returns the call that unlocks the key of a hold.
+func (e *entry) unlocking() *call {
+	return &call{statement: statement{unlock, e.key}, entry: e, value: none}
 }
 
 // none is the value of a statement whose condition is false.
@@ -98,28 +107,32 @@ func (s *session) send(_ context.Context, calls []*call) {
 	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
 		s.look()
 	}
-	keyed, connects, ttl := s.store.prepare(calls)
-	err := s.ready(connects, ttl)
-	if err == nil && s.conn != nil {
-		err = s.execute(keyed)
+	var ttl time.Duration
+	for _, c := range calls {
+		ttl = max(ttl, c.ttl)
 	}
-	if err != nil && s.conn != nil {
-		err = fmt.Errorf("the connection to the server was lost: %w", err)
-		s.lose()
+	s.store.prepare(calls)
+	err := s.ready(ttl)
+	if err == nil && s.conn != nil {
+		err = s.execute(calls)
 	}
 	if err != nil {
+		if s.conn != nil {
+			err = fmt.Errorf("the connection to the server was lost: %w", err)
+			s.lose()
+		}
 		for _, c := range calls {
 			c.err = err
 		}
 	}
-	s.store.complete(s, calls)
+	s.store.complete(calls)
 }
 
-// ready makes the connection, if it connects, bounds what is sent next, and has the server keep the
-// session for a TTL.
-func (s *session) ready(connects bool, ttl time.Duration) error {
+// ready bounds what is sent next, on a connection that the server keeps for a TTL. It makes one if
+// there is a TTL.
+func (s *session) ready(ttl time.Duration) error {
 	deadline := time.Now().Add(batchTimeout)
-	if s.conn == nil && connects {
+	if s.conn == nil && ttl > 0 {
 		if err := s.connect(deadline); err != nil {
 			return err
 		}
@@ -179,38 +192,33 @@ func (s *session) ask(ctx context.Context, statements ...statement) (values []in
 	return values, results.Close()
 }
 
-// execute unlocks and tries the keys of calls in their order, in one round trip. Without keys the
-// reply shows that the session is alive. It returns an error if the session cannot be used any
-// more.
+// execute carries out the statements of calls in their order, in one round trip. Without any the
+// reply shows that the session is alive. A statement that the server refuses fails all attempts of
+// the batch. It returns an error if the session cannot be used any more.
 func (s *session) execute(calls []*call) error {
 	var statements []statement
+	var keys []Key
 	for _, c := range calls {
-		condition := unlock
-		if c.req != nil {
-			condition = try
+		if c.sent {
+			statements, keys = append(statements, c.statement), append(keys, c.key)
 		}
-		statements = append(statements, statement{condition, c.entry.key})
 	}
 	values, refusal := s.ask(context.Background(), statements...)
-	if refusal != nil && (pgclient.SQLState(refusal) == "" || len(values) >= len(calls)) {
+	if refusal != nil && (pgclient.SQLState(refusal) == "" || len(keys) == 0) {
 		return refusal
 	}
-	var keys []Key // that are not to stay locked
-	for i, c := range calls {
+	for _, c := range calls {
 		switch {
-		case i >= len(values): // A try that is refused may have locked the key.
-			keys = append(keys, c.entry.key)
-			if c.value = 1; c.req != nil {
-				c.err = s.store.wrapErr(refusal)
-			}
-			continue
-		case c.req != nil && values[i] != none && values[i] < c.req.Floor:
-			var err error
-			if values[i], err = s.store.raiseToken(context.Background(), s.conn, c.req.Floor); err != nil {
-				keys, c.err = append(keys, c.entry.key), s.store.wrapErr(err)
-			}
+		case refusal == nil && c.sent:
+			c.value, values = values[0], values[1:]
+		case refusal != nil && c.condition == try:
+			c.err = s.store.wrapErr(refusal)
+		case refusal != nil && c.sent:
+			c.value = 1
 		}
-		c.value = values[i]
+	}
+	if refusal == nil {
+		return nil
 	}
 	return s.unlockAll(keys)
 }
@@ -221,7 +229,7 @@ func (s *session) unlockAll(keys []Key) error {
 	for _, key := range keys {
 		statements = append(statements, statement{unlock, key})
 	}
-	for locked := len(keys) > 0; locked; {
+	for locked := true; locked; {
 		values, err := s.ask(context.Background(), statements...)
 		if err != nil {
 			return err
@@ -251,37 +259,34 @@ func (s *session) raiseIdleTimeout(ctx context.Context, conn *pgx.Conn, ttl time
 	return err
 }
 
-// wait blocks until the server grants the key of a place, ctx ends or the server refuses. It
-// returns until when the server keeps the session if it hears nothing, zero if there is no grant.
-// The session is lost if its locks are in doubt.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (kept time.Time) {
+// wait blocks until the server grants the key of a place, and reports whether it has. It returns
+// without a grant when ctx ends or the server refuses. The session is lost if its locks are in
+// doubt.
+func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
-	err := s.ready(true, ttl)
-	for err == nil && ctx.Err() == nil {
+	err := s.ready(ttl)
+	for state := lockNotAvailable; err == nil && state == lockNotAvailable && ctx.Err() == nil; {
 		if err = s.bound(time.Time{}); err != nil {
 			break
 		}
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
 		values, refusal := s.ask(bounded, statement{wait, e.key})
-		kept = s.used.Add(s.idle)
 		cancel()
-		if refusal == nil && s.store.grant(e, values[0]) {
-			return kept
+		if refusal == nil && s.store.accept(e, values[0]) {
+			return true
 		}
+		state = pgclient.SQLState(refusal)
 		// A wait that was cut short may have been granted the key all the same.
 		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
 			err = s.unlockAll([]Key{e.key})
-		}
-		if state := pgclient.SQLState(refusal); err == nil && state != "" && state != lockNotAvailable && state != queryCanceled && state != deadlockDetected {
-			break
 		}
 	}
 	if err != nil {
 		s.lose()
 	}
-	return time.Time{}
+	return false
 }
 
 // look reads what the server has sent on its own account, such as that the session has ended. A

@@ -4,7 +4,6 @@ package advisory
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,23 +64,16 @@ func takes(t *testing.T, s *Store, name string) (req driver.Request) {
 
 // noticesOf returns a channel that is signaled by the notices of an owner.
 func noticesOf(t *testing.T, s *Store, owner string) <-chan struct{} {
-	told, _ := tokensOf(t, s, owner)
-	return told
-}
-
-// tokensOf is noticesOf, with the token of a notice that had one.
-func tokensOf(t *testing.T, s *Store, owner string) (<-chan struct{}, *atomic.Int64) {
-	told, seen := make(chan struct{}, 1), new(atomic.Int64)
-	t.Cleanup(s.Notify(func(_, to string, token int64) {
+	told := make(chan struct{}, 1)
+	t.Cleanup(s.Notify(func(_, to string, _ int64) {
 		if to == owner {
-			seen.CompareAndSwap(0, token)
 			select {
 			case told <- struct{}{}:
 			default:
 			}
 		}
 	}))
-	return told, seen
+	return told
 }
 
 // locksOn returns the locks of all programs on the key of a name.

@@ -49,7 +49,7 @@ type Store struct {
 	mu       sync.Mutex
 	closed   bool
 	owners   map[owned]*entry // all entries
-	keys     map[Key]*entry   // what main has locked, or tries to lock
+	keys     map[Key]*entry   // what is held, or main tries to lock
 	main     *session         // locks what is free
 	waiters  []*session       // those that wait, or have waited, for a key each
 	watching bool

@@ -83,8 +83,8 @@ func TestSequenceLost(t *testing.T) {
 	}
 }
 
-// A statement that is refused costs no call before it in its batch. Its own attempt, which took the
-// key, and those behind it have given back what they have.
+// A statement that is refused fails the attempts of its batch, which give back what they have. It
+// costs no hold, and no release.
 func TestFailedAfterLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
@@ -95,28 +95,28 @@ func TestFailedAfterLock(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	kept, ended := grant(t, s, "kept", time.Minute), grant(t, s, "ended", time.Minute)
+	kept, before, behind := grant(t, s, "kept", time.Minute), grant(t, s, "before", time.Minute), grant(t, s, "behind", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
-	last, failing := attempt(t, s, "last"), []*call{attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "behind")}
-	unlock := &call{entry: s.owners[owned{ended.Name, ended.Owner}], value: none}
-	s.main.send(t.Context(), append([]*call{last, failing[0], unlock}, failing[1:]...))
-	if !last.res.Granted || last.res.Token != driver.MaxToken || unlock.value == none || unlock.err != nil {
-		t.Errorf("what was not refused: %+v, %v, and %v, %v", last.res, last.err, unlock.value, unlock.err)
+	releases := []*call{unlocking(s, before), unlocking(s, behind)}
+	attempts := []*call{attempt(t, s, "granted"), attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "last")}
+	s.main.send(t.Context(), []*call{releases[0], attempts[0], attempts[1], releases[1], attempts[2], attempts[3]})
+	for _, c := range releases {
+		if c.value == none || c.err != nil {
+			t.Errorf("Release of %q: %v, %v", c.entry.name, c.value, c.err)
+		}
 	}
-	for _, c := range failing {
+	for _, c := range attempts {
 		if c.res.Granted || !driver.IsNotApplied(c.err) {
 			t.Errorf("Acquire of %q when no token is left gives %+v, %v, want an error", c.req.Name, c.res, c.err)
 		}
 	}
-	for _, name := range []string{"name", "behind", "ended"} {
+	for _, name := range []string{"before", "behind", "granted", "name", "last"} {
 		grant(t, other, name, time.Minute)
 	}
-	for _, req := range []driver.Request{kept, *last.req} {
-		if got := stateOf(t, s, req); got != driver.Held {
-			t.Errorf("Renew of %q: %v, want held", req.Name, got)
-		}
-		refused(t, other, req.Name)
+	if got := stateOf(t, s, kept); got != driver.Held {
+		t.Errorf("Renew of a hold beside them: %v, want held", got)
 	}
+	refused(t, other, kept.Name)
 }
 
 // Many attempts behind one that is refused take no time each, which would cost the session.
@@ -178,10 +178,10 @@ func TestOneBatch(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	unlock, first, second := &call{entry: s.owners[owned{req.Name, req.Owner}], value: none}, attempt(t, s, "name"), attempt(t, s, "name")
-	s.main.send(t.Context(), []*call{unlock, first, second})
-	if unlock.value == none || !first.res.Granted || second.res.Granted || second.err != nil || second.res.Held.Holder != req.Holder {
-		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", unlock.value, first.res, second.res, second.err)
+	release, first, second := unlocking(s, req), attempt(t, s, "name"), attempt(t, s, "name")
+	s.main.send(t.Context(), []*call{release, first, second})
+	if release.value == none || !first.res.Granted || second.res.Granted || second.err != nil || second.res.Held.Holder != req.Holder {
+		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", release.value, first.res, second.res, second.err)
 	}
 	refused(t, other, "name")
 }
@@ -193,7 +193,14 @@ func attempt(t *testing.T, s *Store, name string) *call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &call{entry: e, req: &req}
+	return e.attempt(&req)
+}
+
+// unlocking returns the call of a Release.
+func unlocking(s *Store, req driver.Request) *call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owners[owned{req.Name, req.Owner}].unlocking()
 }
 
 func TestRefusals(t *testing.T) {
@@ -202,6 +209,7 @@ func TestRefusals(t *testing.T) {
 	for _, change := range []func(req *driver.Request){
 		func(req *driver.Request) { req.Detached = true },
 		func(req *driver.Request) { req.Limit = driver.Shared },
+		func(req *driver.Request) { req.Floor = 1 },
 	} {
 		req := pgtest.Request("name", time.Minute)
 		change(&req)

@@ -15,35 +15,23 @@ import (
 // makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
-// raiseTokenStatement draws a token that is neither below $1 nor below the server's clock, or NULL
-// if $1 is too far above that (see driver.MaxLead). Between the reading and the setting of the
-// sequence, other sessions may draw: a million times, for a token to be granted twice. So one that
-// is behind the clock gets a second ahead of it, and one that replaces it does, too.
+// raiseTokenStatement draws a token, and sets a sequence that is behind the server's clock to a
+// second ahead of it: between the reading and the setting other sessions may draw, a million times
+// for a token to be granted twice.
 var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
 	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, ` + pgclient.Microseconds("pg_catalog.clock_timestamp()") + ` AS clock FROM turn)
-	SELECT CASE WHEN greatest($1::bigint, clock) <= last THEN last
-		WHEN $1::bigint <= clock + 86400000000::bigint
-		THEN pg_catalog.setval(%[1]s::regclass, greatest($1::bigint, greatest(clock, last) + 1000001::bigint))
-		END FROM drawn`
+	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn`
 
-// raiseToken draws a token that is not below floor, nor below the server's clock in microseconds.
-// Every session does so before it grants anything, and so does Migrate. Then tokens rise over the
-// loss of the sequence, and over a failover to a server that lacks its latest values and takes more
-// than a second, unless the clock is set back at the same time.
-func (s *Store) raiseToken(ctx context.Context, conn *pgx.Conn, floor int64) (int64, error) {
+// raiseToken sees to it that no token is below the clock of the server. Every session does so
+// before it grants anything, and so does Migrate. Then tokens rise over the loss of the sequence,
+// and over a failover to a server that lacks its latest values and takes more than a second, unless
+// the clock is set back at the same time.
+func (s *Store) raiseToken(ctx context.Context, conn *pgx.Conn) error {
 	if s.options.TokenSequence == "" {
-		return 0, nil
+		return nil
 	}
-	statement := fmt.Sprintf(raiseTokenStatement, pgclient.QuoteLiteral(s.sequence()), sequenceLockKey)
-	var token *int64
-	err := conn.QueryRow(ctx, statement, floor).Scan(&token)
-	if err == nil && token == nil {
-		err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return *token, nil
+	_, err := conn.Exec(ctx, fmt.Sprintf(raiseTokenStatement, pgclient.QuoteLiteral(s.sequence()), sequenceLockKey))
+	return err
 }
 
 // sequence returns the quoted name of the sequence of tokens.
@@ -71,9 +59,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if err == pgx.ErrNoRows || err == nil && !rises {
 			return fmt.Errorf("%w: %s is not a sequence that rises, without a cache: name another", driver.ErrInvalid, s.sequence())
 		}
-		if err == nil {
-			_, err = s.raiseToken(ctx, tx.Conn(), 0)
+		if err != nil {
+			return err
 		}
-		return err
+		return s.raiseToken(ctx, tx.Conn())
 	}))
 }

@@ -25,15 +25,14 @@ type entry struct {
 	owned
 	holder string
 	key    Key
+	gone   chan struct{} // closed when it has nothing at the server any more
 
 	session *session // that has the key, or waits for it
 	state   entryState
 	token   int64
 	since   time.Time
-	until   time.Time          // zero: it is being ended
-	kept    time.Time          // of a place that was granted: the server keeps it until then; zero after a renewal
+	until   time.Time          // zero: its time is over, and it is being ended
 	cancel  context.CancelFunc // ends the wait of a place
-	gone    chan struct{}      // of a place, closed when it has nothing at the server any more
 }
 
 // owned is a name and one of its owners.
@@ -45,9 +44,7 @@ const (
 	trying  entryState = iota // an attempt is under way
 	waiting                   // its session waits for the key
 	held
-	unlocking // the key is being unlocked
-	givenUp   // a place that nobody wants any more
-	ended     // not in the Store
+	ending // what it has at the server is being given back
 )
 
 // Acquire implements [driver.Store]. The Record of a refusal describes a hold of this Store alone.
@@ -56,7 +53,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err != nil {
 		return driver.Result{}, err
 	}
-	c := &call{entry: e, req: &req}
+	c := e.attempt(&req)
 	if err = s.main.do(ctx, c); err == nil {
 		return c.res, nil
 	}
@@ -77,6 +74,8 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	switch {
 	case req.Tokens > 1:
 		return nil, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
+	case req.Floor > 0:
+		return nil, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
 	case req.Limit > 1:
 		return nil, fmt.Errorf("%w: advisory locks are exclusive", driver.ErrUnsupported)
 	case req.Detached:
@@ -88,7 +87,7 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, session: s.main}
+	e := &entry{owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, gone: make(chan struct{}), session: s.main}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -105,66 +104,59 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare returns the calls whose keys the server is asked for, whether they need a connection, and
-// the longest TTL. The server grants a session its own keys again, so that none may try a key that
-// main has, or tries, unless it is unlocked before.
-func (s *Store) prepare(calls []*call) (keyed []*call, connects bool, ttl time.Duration) {
+// prepare marks the calls whose statements are to be sent. The server grants a session its own keys
+// again, so that none may try a key that this Store has, or tries, unless it is being unlocked.
+func (s *Store) prepare(calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range calls {
 		e := c.entry
-		switch {
-		case c.renew != nil:
-			ttl, connects = max(ttl, c.renew.TTL), connects || c.place
-		case c.req != nil:
-			ttl = max(ttl, c.req.TTL)
-			if other := s.keys[e.key]; other == nil || other.state == unlocking {
-				s.keys[e.key] = e
-				keyed, connects = append(keyed, c), true
+		switch c.condition {
+		case try:
+			if other := s.keys[e.key]; other == nil || other.state == ending {
+				s.keys[e.key], c.sent = e, true
 			}
-		case e != nil && e.state == held:
-			e.state = unlocking
-			keyed = append(keyed, c)
+		case unlock:
+			if e.state == held {
+				e.state, c.sent = ending, true
+			}
 		}
 	}
-	return keyed, connects, ttl
 }
 
 // complete records what a batch has changed.
-func (s *Store) complete(sess *session, calls []*call) {
+func (s *Store) complete(calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var failed error // of a try: those behind it in the batch were not sent, and have no answer
 	for _, c := range calls {
 		e := c.entry
 		switch {
-		case c.renew != nil:
-			c.answer, c.err = c.renewed(sess)
-		case c.req == nil:
-			if c.err == nil && e != nil && e.state == unlocking {
+		case c.condition == unlock:
+			if c.sent && c.err == nil {
 				s.drop(e)
 			}
-		case c.err == nil && s.keys[e.key] == e && c.value != none:
-			e.state, e.token, e.since = held, c.value, time.Now()
+		case c.condition != try:
+		case c.err != nil:
+			s.drop(e)
+		case c.sent && c.value != none:
+			s.grant(e, c.value)
 			e.prolong(c.req.TTL)
 			c.res = driver.Result{Granted: true, Token: e.token}
 		default:
 			if s.keys[e.key] == e {
 				delete(s.keys, e.key)
-			} else if s.keys[e.key] == nil {
-				c.err = cmp.Or(c.err, failed)
-			}
-			if c.err != nil {
-				failed = c.err
-				s.drop(e)
-				continue
-			}
-			if other := s.holder(e.key); other != nil {
+			} else if other := s.keys[e.key]; other != nil && other.state == held {
 				c.res.Held = other.record()
 			}
 			c.res.Waiting = s.place(e, c.req)
 		}
 	}
+}
+
+// grant makes an entry a hold. The caller holds s.mu.
+func (s *Store) grant(e *entry, token int64) {
+	s.keys[e.key] = e
+	e.state, e.token, e.since = held, token, time.Now()
 }
 
 // prolong gives an entry d from now at least. The caller holds Store.mu.
@@ -180,24 +172,11 @@ func (s *Store) drop(e *entry) {
 		return
 	}
 	delete(s.owners, e.owned)
-	e.state = ended
 	e.session.entry = nil
 	if s.keys[e.key] == e {
 		delete(s.keys, e.key)
 	}
-	if e.gone != nil {
-		close(e.gone)
-	}
-}
-
-// holder returns the entry of this Store that has a key, or tries it, or nil. The caller holds s.mu.
-func (s *Store) holder(key Key) *entry {
-	for _, sess := range s.waiters {
-		if e := sess.entry; e != nil && e.key == key && (e.state == held || e.state == unlocking) {
-			return e
-		}
-	}
-	return s.keys[key]
+	close(e.gone)
 }
 
 // place makes a spare session wait for the key of an entry. It drops the entry if there is none.
@@ -213,38 +192,27 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	}
 	sess := s.waiters[i]
 	ctx, cancel := context.WithCancel(s.ctx)
-	sess.entry, e.session, e.state, e.cancel, e.gone = e, sess, waiting, cancel, make(chan struct{})
+	sess.entry, e.session, e.state, e.cancel = e, sess, waiting, cancel
 	e.prolong(req.Place)
 	s.running.Go(func() {
 		defer cancel()
-		kept := sess.wait(ctx, e, req.TTL)
-		if kept.IsZero() {
+		if !sess.wait(ctx, e, req.TTL) {
 			_ = retry.Sleep(ctx, failurePause)
-		}
-		s.mu.Lock()
-		wanted, token := e.state != givenUp && !s.closed, int64(0)
-		switch {
-		case e.state == waiting || e.state == givenUp:
+			s.mu.Lock()
 			s.drop(e)
-		case e.state == held:
-			if e.kept = kept; !e.until.After(kept) { // The owner may count on the end that was confirmed to it.
-				token = e.token
-			}
+			s.mu.Unlock()
 		}
-		s.mu.Unlock()
-		if wanted {
-			s.notices.Send(e.name, e.owner, token)
-		}
+		s.notices.Send(e.name, e.owner, 0)
 	})
 	return true
 }
 
-// grant makes a place a hold, and reports whether it is still wanted.
-func (s *Store) grant(e *entry, token int64) bool {
+// accept makes a place a hold, and reports whether it is still wanted.
+func (s *Store) accept(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
-		e.state, e.token, e.since = held, token, time.Now()
+		s.grant(e, token)
 	}
 	return e.state == held
 }
@@ -255,7 +223,7 @@ func (s *Store) onLost(sess *session) {
 	s.mu.Lock()
 	s.orphans = append(s.orphans, sess.process)
 	for _, e := range s.owners {
-		if e.session == sess && (e.state == held || e.state == unlocking) {
+		if e.session == sess && e.state >= held {
 			s.drop(e)
 			lost = append(lost, e.owned)
 		}
@@ -297,15 +265,11 @@ func (s *Store) watch() {
 
 // expire ends an entry whose time is over.
 func (s *Store) expire(e *entry) {
-	ctx, cancel := context.WithTimeout(s.ctx, batchTimeout)
-	defer cancel()
-	if _, err := s.end(ctx, e.owned); err == nil {
-		s.notices.Send(e.name, e.owner, 0)
-		return
-	}
+	_, _ = s.end(s.ctx, e.owned) // It is tried again.
+	s.notices.Send(e.name, e.owner, 0)
 	s.mu.Lock()
-	e.until = time.Now() // It is tried again.
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	e.until = time.Now()
 }
 
 // Release implements [driver.Store].
@@ -319,77 +283,72 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return s.end(ctx, owned{req.Name, req.Owner})
 }
 
-// end ends the entry of an owner, and reports whether there was one.
+// end ends the entry of an owner, and reports whether there was one that nobody else was ending.
 func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
-	for {
-		s.mu.Lock()
-		e := s.owners[owner]
-		if e == nil || e.state >= unlocking {
-			s.mu.Unlock()
-			return false, nil
-		}
-		state, sess := e.state, e.session
-		if state == waiting {
-			e.state = givenUp
-		}
+	s.mu.Lock()
+	e := s.owners[owner]
+	if e == nil {
 		s.mu.Unlock()
-		switch state {
-		case trying: // What is sent behind the attempt has a reply when the attempt has one.
-			if err := sess.do(ctx, &call{}); err != nil {
-				return false, err
-			}
-		case held, unlocking:
-			c := &call{entry: e, value: none}
-			err := sess.do(ctx, c)
-			return err == nil && c.value != none, err
-		default:
-			e.cancel()
-			select {
-			case <-e.gone:
-				return state == waiting, nil
-			case <-ctx.Done():
-				return false, fmt.Errorf("the end of the wait has no reply: %w", ctx.Err())
-			}
+		return false, nil
+	}
+	state, sess := e.state, e.session
+	if state == waiting {
+		e.state = ending
+		e.cancel()
+	}
+	s.mu.Unlock()
+	switch state {
+	case trying: // What is sent behind the attempt has a reply when the attempt has one.
+		if err := sess.do(ctx, &call{}); err != nil {
+			return false, err
 		}
+		return s.end(ctx, owner)
+	case held:
+		c := e.unlocking()
+		err := sess.do(ctx, c)
+		return err == nil && c.value != none, err
+	}
+	select {
+	case <-e.gone:
+		return state == waiting, nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("the end has no reply: %w", ctx.Err())
 	}
 }
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
 // its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
-// renewal after the grant of a place, if the server keeps its session for longer than that anyway.
+// asked, since it waits: another one shows that the server replies.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
-	batches := map[*session][]*call{}
+	asked := map[*session][]int{}
 	s.mu.Lock()
 	for i := range reqs {
-		e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]
-		if e == nil || e.state >= unlocking {
+		switch e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]; {
+		case e == nil || e.state == ending:
 			entries[i].State = driver.Lost
-			continue
+		case e.state == waiting:
+			asked[s.main] = append(asked[s.main], i)
+		default:
+			asked[e.session] = append(asked[e.session], i)
 		}
-		c, sess := &call{entry: e, renew: &reqs[i], item: i, place: e.state == waiting}, e.session
-		switch {
-		case c.place:
-			sess = s.main
-		case !e.kept.Before(time.Now().Add(reqs[i].TTL)):
-			entries[i], errs[i] = c.renewed(sess)
-			continue
-		}
-		batches[sess] = append(batches[sess], c)
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
-	for sess, calls := range batches {
+	for sess, items := range asked {
 		group.Go(func() {
-			err := sess.queue.Do(ctx, calls...)
-			for _, c := range calls {
-				if errs[c.item] = err; err == nil {
-					entries[c.item], errs[c.item] = c.answer, c.err
-				}
+			c := &call{}
+			for _, i := range items {
+				c.ttl = max(c.ttl, reqs[i].TTL)
+			}
+			err := sess.do(ctx, c)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, i := range items {
+				entries[i], errs[i] = s.renewed(&reqs[i], sess, err)
 			}
 		})
 	}
@@ -397,22 +356,21 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, cmp.Or(errs...)
 }
 
-// renewed prolongs the entry of a call that a session has carried out, or not if there is an error,
-// and answers for it. The caller holds Store.mu.
-func (c *call) renewed(sess *session) (driver.Entry, error) {
-	e := c.entry
+// renewed prolongs an entry after its session has replied, or not if there is an error, and answers
+// for it. The caller holds s.mu.
+func (s *Store) renewed(req *driver.RenewRequest, sess *session, err error) (driver.Entry, error) {
+	e := s.owners[owned{req.Name, req.Owner}]
 	switch {
-	case e.state >= unlocking:
+	case e == nil || e.state == ending:
 		return driver.Entry{State: driver.Lost}, nil
-	case c.err != nil:
-		return driver.Entry{}, c.err
+	case err != nil:
+		return driver.Entry{}, err
 	case e.state == trying, e.state == held && e.session != sess:
 		return driver.Entry{}, errors.New("the acquisition is under way")
-	case !time.Now().Before(e.until) || c.renew.Token != 0 && c.renew.Token != e.token:
+	case !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token:
 		return driver.Entry{State: driver.Lost}, nil
 	}
-	e.prolong(c.renew.TTL)
-	e.kept = time.Time{}
+	e.prolong(req.TTL)
 	if e.state == waiting {
 		return driver.Entry{State: driver.Waiting}, nil
 	}
@@ -440,9 +398,6 @@ func (s *Store) Break(ctx context.Context, _ string, _ int64) ([]driver.Record, 
 
 // record describes a hold. The caller holds Store.mu.
 func (e *entry) record() driver.Record {
-	if e.state != held && e.state != unlocking {
-		return driver.Record{}
-	}
 	return driver.Record{
 		Name: e.name, Holder: e.holder, Token: e.token, Since: e.since.Round(0),
 		Remaining: max(time.Until(e.until), 1),
