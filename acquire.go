@@ -30,14 +30,16 @@ import (
 // [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
 // have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, false, false)
+	return c.newAcquire(name, o).do(ctx)
 }
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
 // [ErrUnavailable]. The ctx ends it as it ends Acquire.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return c.acquire(ctx, name, o, true, false)
+	a := c.newAcquire(name, o)
+	a.try = true
+	return a.do(ctx)
 }
 
 // An acquireOp is one call of Acquire, TryAcquire or Adopt. Client.mu guards the fields from queue
@@ -57,31 +59,30 @@ type acquireOp struct {
 	heldUntil time.Duration // the end of the hold in the way, as the store has told it; 0 if unknown
 	refusals  int           // how many attempts have found the lock held
 	pauses    int
-	answered  bool  // the store has answered before
+	answered  bool  // the store is known to be up, so that an outage is waited out
 	contended bool  // the hooks were notified that it waits
 	lock      *Lock // what the caller gets
 	failure   error // why it gets none
 	wake      chan struct{}
 }
 
-// acquire is Acquire, or TryAcquire with try. With answered the store is known to be up, so that an
-// outage is waited out.
-func (c *Client) acquire(ctx context.Context, name string, o *Options, try, answered bool) (*Lock, error) {
-	a := &acquireOp{c: c, name: name, options: c.withDefaults(o), try: try, answered: answered}
-	if try {
-		a.options.Wait = 0
-		return a.do(ctx, "acquire", "try")
-	}
-	if a.options.MaxAttempts == 0 {
-		a.place = min(a.options.TTL, maxPlaceTTL)
-	}
-	return a.do(ctx, "acquire", "acquire")
+// newAcquire returns the operation of an Acquire.
+func (c *Client) newAcquire(name string, o *Options) *acquireOp {
+	return &acquireOp{c: c, name: name, options: c.withDefaults(o)}
 }
 
-// do checks the arguments, runs the operation, and tells the hooks of its begin, by the name start,
-// and of its end.
-func (a *acquireOp) do(ctx context.Context, op, start string) (*Lock, error) {
+// do checks the arguments, runs the operation, and tells the hooks of its begin and of its end.
+func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 	c, o := a.c, &a.options
+	op, start := "acquire", "acquire"
+	switch {
+	case a.ticket != nil:
+		op, start = "adopt", "adopt"
+	case a.try:
+		start, o.Wait = "try", 0
+	case o.MaxAttempts == 0:
+		a.place = min(o.TTL, maxPlaceTTL)
+	}
 	full, err := c.beginNamed(ctx, a.name, o)
 	if err != nil {
 		return nil, opError(op, a.name, err)

@@ -156,11 +156,15 @@ func (c *Client) releaseLeases(end *error) error {
 		default:
 			group.Go(func() {
 				l.awaitWork(work[i])
+				c.mu.Lock()
 				errs[i] = l.release(0, false)
 			})
 		}
 	}
-	forEachLock(len(idle), func(i int) { errs[idle[i]] = leases[idle[i]].release(0, false) })
+	forEachLock(len(idle), func(i int) {
+		c.mu.Lock()
+		errs[idle[i]] = leases[idle[i]].release(0, false)
+	})
 	group.Wait()
 	return errors.Join(errs...)
 }

@@ -27,7 +27,9 @@ func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	lock, err := c.acquire(ctx, name, o, try, false)
+	a := c.newAcquire(name, o)
+	a.try = try
+	lock, err := a.do(ctx)
 	if err != nil {
 		return err
 	}

@@ -140,6 +140,8 @@ func (c *Client) ping(ctx context.Context) error {
 	case err == nil && !res.Granted:
 		return fmt.Errorf("%w: a name that is new is held", ErrUnavailable)
 	case err == nil:
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return l.sendReleases(0, 0, false)
 	case cut != nil:
 		return fmt.Errorf("%w: %w", errNotAnswered, cut)

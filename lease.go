@@ -244,25 +244,21 @@ func (l *lease) abandon() {
 
 // release releases a hold that its holder has ended, finishes it, and reports that. With keepUntil,
 // a reading of the clock, the name stays taken until then. With pass the next caller of this Client
-// may get it.
+// may get it. The caller holds c.mu, which release unlocks.
 func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c := l.c
 	var began time.Duration
 	if c.watched || keepUntil != 0 {
 		began = c.clock.now()
 	}
-	c.mu.Lock()
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
-	passed := pass && keepUntil == 0 && l.passOn()
-	c.mu.Unlock()
-	if !passed {
+	if !pass || keepUntil != 0 || !l.passOn() {
 		result = l.sendReleases(keepUntil, c.requestTimeout, false)
 		if result != nil && !errors.Is(result, ErrLost) {
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
 	}
-	c.mu.Lock()
 	l.finish(result)
 	c.mu.Unlock()
 	if !c.watched {
@@ -285,21 +281,26 @@ const inBackground = -1
 // releaseInBackground releases a lease that has ended, and finishes it when the first request is
 // over. The caller holds c.mu, and is a call that Close waits for, unless the Client is not closed.
 func (l *lease) releaseInBackground(unanswered bool) {
-	l.c.activeCalls.Go(func() { _ = l.sendReleases(0, inBackground, unanswered) })
+	l.c.activeCalls.Go(func() {
+		l.c.mu.Lock()
+		defer l.c.mu.Unlock()
+		_ = l.sendReleases(0, inBackground, unanswered)
+	})
 }
 
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
 // have the lease any more. After the patience it goes on in the background, where it ends when the
 // Client is closed. If the Acquire of the lease has no answer, it may arrive after a release that
-// found nothing: then the releases go on, whatever the store answers.
+// found nothing: then the releases go on, whatever the store answers. The caller holds c.mu, which
+// sendReleases lets go meanwhile.
 func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
 	c := l.c
-	c.mu.Lock()
 	for l.busy { // It may prolong the lease. Nothing is written after the release.
 		c.changed.Wait()
 	}
 	until := l.storeEnd + c.guarantees.Grain
 	c.mu.Unlock()
+	defer c.mu.Lock()
 	applied := false // an earlier attempt may have been applied
 	for n := 0; ; n++ {
 		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}

@@ -183,7 +183,6 @@ func (l *Lock) release(keep time.Duration) error {
 		return nil
 	}
 	if lease.end(&ErrReleased) {
-		c.mu.Unlock()
 		return lease.release(keepUntil, true)
 	}
 	end := l.contextErr()
@@ -205,13 +204,13 @@ func (l *Lock) release(keep time.Duration) error {
 	}
 	lease.locks = nil // It is released once.
 	inStore := !errors.Is(end, ErrTaken)
-	if inStore && keep == 0 && !c.closed {
+	switch {
+	case inStore && keep > 0:
+		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
+	case inStore && !c.closed:
 		lease.releaseInBackground(false)
 	}
 	c.mu.Unlock()
-	if inStore && keep > 0 {
-		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
-	}
 	return end
 }
 

@@ -164,7 +164,7 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	now := c.clock.now()
-	if now >= q.turnEnd || now >= l.due || l.busy || l.look != noLook || c.closed ||
+	if now >= q.turnEnd || now >= l.due || l.busy || l.look != noLook ||
 		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&q.line[0].options) {
 		return false
 	}

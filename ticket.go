@@ -155,7 +155,7 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	options.Wait, options.Detached, options.Reentrant, options.Metadata = 0, true, false, fields.Metadata
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
 	a := &acquireOp{c: c, name: name, options: options, ticket: fields}
-	return a.do(ctx, "adopt", "adopt")
+	return a.do(ctx)
 }
 
 // fromTicket makes the new lease that of a ticket, and has it renewed at once. The caller holds
