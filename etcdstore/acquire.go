@@ -65,16 +65,16 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case !isMade:
 			q = found
 		default:
-			s.watch(e, found)
 			s.mu.Lock()
-			defer s.mu.Unlock()
-			if res = (driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}); res.Granted {
-				return res, nil
+			e.held = e.held && ttl >= req.TTL // What has the lease of a place is told, and renewed.
+			if res = (driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}); res.Waiting {
+				e.until = e.until.Add(req.Place - ttl)
+				if len(found.records) > 0 {
+					res.Held = found.records[0].public(found.waiting())
+				}
 			}
-			e.until = e.until.Add(req.Place - ttl)
-			if len(found.records) > 0 {
-				res.Held = found.records[0].public(found.waiting())
-			}
+			s.mu.Unlock()
+			s.watch(e, found)
 			return res, nil
 		}
 	}
@@ -118,6 +118,9 @@ func (s *Store) makeEntry(ctx context.Context, e *entry, since int64, anyway boo
 		[]clientv3.Op{s.getEntries(e.name), clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))},
 		s.getEntries(e.name))
 	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
+		s.mu.Lock()
+		e.until = time.Time{} // It is lost, also if its end gets lost.
+		s.mu.Unlock()
 		if _, endErr := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
 			err = driver.NotApplied(err)
 		}

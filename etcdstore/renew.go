@@ -80,10 +80,10 @@ func (s *Store) beginRenewal(r *renewal) {
 }
 
 // mayStay reports whether an entry may stay on its lease: on that of its TTL, or on another as long
-// as was requested before. The caller holds s.mu.
+// as was requested before, unless a move that has no answer may come yet. The caller holds s.mu.
 func (s *Store) mayStay(r *renewal) bool {
 	l := s.leaseOf(r.on)
-	return l != nil && (l == r.lease || r.until.After(r.end) && l.lasts(r.until))
+	return l != nil && r.modified > r.moving && (l == r.lease || r.until.After(r.end) && l.lasts(r.until))
 }
 
 // renewTogether completes renewals by one request. It divides them if the server refuses that, and
@@ -168,20 +168,26 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry
 	return driver.Entry{State: driver.Waiting, Token: e.token}, nil
 }
 
-// move gives an entry, as it was read, the lease of its TTL, unless it has changed.
+// move gives an entry, as it was read, the lease of its TTL, unless it has changed. The lease is one
+// for longer if more was requested before, perhaps of another Store.
 func (s *Store) move(ctx context.Context, r *renewal, e *entry) (err error) {
-	l, end := r.lease, r.end
-	if !s.isOurs(e.on) { // A request of before, to another Store, may have asked for more.
-		began := time.Now()
-		left, err := s.remaining(ctx, e.on)
-		if err == nil && left > r.TTL+grain {
-			end = began.Add(left)
-			l, err = s.leaseFor(ctx, left)
+	l, end, began := r.lease, r.end, time.Now()
+	left, slight := e.until.Sub(began), time.Duration(0)
+	if !s.isOurs(e.on) {
+		if left, err = s.remaining(ctx, e.on); err != nil {
+			return err
 		}
-		if err != nil {
+		slight = grain
+	}
+	if left > r.TTL+slight {
+		end = began.Add(left)
+		if l, err = s.leaseFor(ctx, left); err != nil {
 			return err
 		}
 	}
+	s.mu.Lock()
+	r.moving = e.modified
+	s.mu.Unlock()
 	resp, err := s.write(ctx, e.name, []clientv3.Cmp{e.isAsKnown()},
 		[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))})
 	if err == nil && !resp.Succeeded {

@@ -64,6 +64,7 @@ type entry struct {
 	base, token int64            // 0 until they are known
 	on          clientv3.LeaseID // the lease that the key has,
 	modified    int64            // as of this revision, 0 until it is known
+	moving      int64            // the revision as of which it was last to be put on another one
 	until       time.Time        // Its owner has asked for no more.
 	held        bool
 	unwatch     func() // nil if there is no watch

@@ -191,6 +191,9 @@ func TestOneMember(t *testing.T) {
 		"base that is not known":                 testUnknownBase,
 		"many that end together":                 testManyEnds,
 		"successor during a renewal":             testSuccessorDuringRenewal,
+		"place that holds at once":               testPlaceThatHolds,
+		"look after a lost lease":                testLookAfterALostLease,
+		"late move":                              testLateMove,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -460,24 +463,33 @@ func testLateKeep(t *testing.T, member *servers.Etcd) {
 }
 
 // A server whose space is about to be used up applies transactions that it answers with ErrNoSpace.
-// What they have made ends.
+// What they have made ends. It is lost also if the request for its end is.
 func testNoSpaceAfterTheEffect(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
-	var answers atomic.Int32 // that are still to be replaced
-	replace := func(ctx context.Context, req any, send func(context.Context) error) error {
-		err := send(ctx)
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && err == nil && answers.Add(-1) >= 0 {
-			return rpctypes.ErrGRPCNoSpace
+	for _, endsAtOnce := range []bool{true, false} {
+		changes := 0
+		s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+			switch changes++; {
+			case changes == 1:
+				must(t, send(ctx))
+				return rpctypes.ErrGRPCNoSpace
+			case !endsAtOnce:
+				return status.Error(codes.Unavailable, "the request was lost")
+			}
+			return send(ctx)
+		})
+		owner := fmt.Sprint("owner ", endsAtOnce)
+		if res, err := s.Acquire(t.Context(), request(owner, time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || driver.IsNotApplied(err) != endsAtOnce {
+			t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
 		}
-		return err
+		if s.onUnary.Store(nil); !endsAtOnce {
+			if state := renewed(t, s.Store, owner, time.Hour, 0); state != driver.Lost {
+				t.Errorf("Renew: %v, want Lost", state)
+			}
+			release(t, s.Store, owner)
+		}
+		wantFree(t, s.Store)
 	}
-	s.onUnary.Store(&replace)
-	answers.Store(1)
-	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
-		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
-	}
-	wantFree(t, s.Store)
-	grant(t, s.Store, request("next", time.Hour))
 }
 
 // A renewal that the server refuses costs no other one.
@@ -587,6 +599,80 @@ func testLateRenewal(t *testing.T, member *servers.Etcd) {
 		holds, err := s.Lookup(t.Context(), "name")
 		return err == nil && len(holds) == 0
 	})
+}
+
+// A place ahead of which all have ended before it is made is told that it holds, as any other: its
+// lease is that of a place until it is renewed. A grant lasts for the TTL.
+func testPlaceThatHolds(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	notices := noticesOf(s.Store)
+	grant(t, s.Store, request("owner", time.Hour))
+	waiter, changes := request("waiter", time.Hour), 0
+	waiter.Place = 5 * time.Second
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		if changes++; changes == 2 {
+			release(t, s.Store, "owner")
+		}
+		return send(ctx)
+	})
+	res, err := s.Acquire(t.Context(), waiter)
+	must(t, err)
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || res.Granted && holds[0].Remaining < time.Minute {
+		t.Errorf("Acquire: %+v; Lookup: %v, %v, want it held for an hour", res, holds, err)
+	}
+	if res.Waiting {
+		if n := receive(t, notices); n.owner != "waiter" || n.token != res.Token {
+			t.Errorf("the notice %+v", n)
+		}
+	}
+}
+
+// A renewal that arrives late takes no hold from the lease of a later one, which asked for more.
+func testLateMove(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	held := grant(t, s.Store, request("owner", time.Hour))
+	s.mu.Lock()
+	s.entries[[2]string{"name", "owner"}].until = time.Now().Add(10 * time.Second) // It is nearly over.
+	s.mu.Unlock()
+	var late *pb.TxnRequest
+	s.onChange(func(_ context.Context, txn *pb.TxnRequest, _ func(context.Context) error) error {
+		late = txn
+		return status.Error(codes.Unavailable, "it takes long")
+	})
+	short := driver.RenewRequest{Name: "name", Owner: "owner", Token: held.Token, TTL: time.Minute}
+	if entries, err := s.Renew(t.Context(), []driver.RenewRequest{short}); err == nil || late == nil {
+		t.Fatalf("Renew: %v, %v, want it in doubt", entries, err)
+	}
+	s.onUnary.Store(nil)
+	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+		t.Fatalf("Renew: %v", state)
+	}
+	_, err := clientv3.RetryKVClient(s.client).Txn(t.Context(), late)
+	must(t, err)
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
+		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
+	}
+}
+
+// When a lease has ended on the server, the looks that follow shorten no hold that has another.
+func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	grant(t, s, request("owner", time.Hour)) // as one with NoRenew
+	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Minute}
+	grant(t, s, lost)
+	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
+	must(t, err)
+	s.mu.Lock()
+	s.leases[leaseSeconds(time.Minute)].certain = time.Now().Add(time.Second) // so that it is kept alive
+	s.mu.Unlock()
+	lost.Name = "next"
+	grant(t, s, lost)
+	if state := renewed(t, s, "owner", driver.MinTTL, 0); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
+	}
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
+		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
+	}
 }
 
 // A renewal whose hold has ended since it was looked at touches no successor, though that has the
