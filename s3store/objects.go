@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	pageBound = 10 * time.Second // of a request for a page of a listing, which has no deadline
+	readBound = 10 * time.Second // of each request of a listing, which has no deadline
 	maxValue  = 8 << 20          // bytes of an object: a record of tens of thousands of entries
 )
 
@@ -35,6 +35,8 @@ var (
 
 // get returns an object and its ETag, or nil and "" if there is none.
 func (s *Store) get(ctx context.Context, key string) (value []byte, tag string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readBound)
+	defer cancel()
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key}, once)
 	if code(err) == "NoSuchKey" {
 		return nil, "", nil
@@ -82,7 +84,7 @@ func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[string, error
 	return func(yield func(string, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + encode(prefix))}
 		for {
-			limited, cancel := context.WithTimeout(ctx, pageBound)
+			limited, cancel := context.WithTimeout(ctx, readBound)
 			out, err := s.client.ListObjectsV2(limited, in, once)
 			cancel()
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -133,6 +134,27 @@ func TestPages(t *testing.T) {
 	if len(names) != 5 {
 		t.Errorf("listed are %v, want 5", names)
 	}
+}
+
+// A listing without a deadline ends, though the server hangs over an object.
+func TestListingOfHungServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := fake(t)
+		s := open(t, dial("", inProcess{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/name") {
+				<-r.Context().Done()
+				return
+			}
+			server.ServeHTTP(w, r)
+		})}), "")
+		_, err := s.put(t.Context(), s.prefix+"name", nil, "")
+		must(t, err)
+		for _, err = range s.List(t.Context(), "") {
+		}
+		if err == nil {
+			t.Error("List succeeds")
+		}
+	})
 }
 
 // A server that ignores a condition, or does not know it, is refused at the first write.
