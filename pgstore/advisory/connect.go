@@ -58,10 +58,7 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	}
 	s.store.endOrphans(ctx, conn)
-	s.idle = 0
-	if err := s.raiseIdleTimeout(ctx, conn, 0); err != nil {
-		return err
-	}
+	s.idle = 0 // Its settings are still to be made.
 	return s.store.raiseToken(ctx, conn)
 }
 

@@ -19,11 +19,9 @@ import (
 const (
 	// batchTimeout bounds a batch, with the time to connect. A connection that takes longer is
 	// given up. A caller with inlineTime left sends on its own goroutine: it may have to wait until
-	// then, which is less than a second longer than it has. callTimeout bounds a call without a
-	// deadline.
+	// then, which is less than a second longer than it has.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
-	callTimeout  = inlineTime * 10 / 9 // so that with inlineTime a caller sends the calls of others, too
 
 	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get
 	// old.
@@ -33,8 +31,8 @@ const (
 	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
 
-	// idleMargin is by how much idle_session_timeout exceeds the longest TTL, which is maxIdle at
-	// most: the server takes little more.
+	// idleMargin is by how much idle_session_timeout exceeds the longest TTL. The server takes
+	// little more than maxIdle.
 	idleMargin = time.Second
 	maxIdle    = 24 * 24 * time.Hour
 )
@@ -86,7 +84,7 @@ func (s *Store) newSession() *session {
 	sess := &session{store: s}
 	sess.queue = batch.Queue[*call]{
 		Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
-		InFlight: 1, Max: 1000, Bound: callTimeout, MinInline: inlineTime,
+		InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
 	}
 	return sess
 }
@@ -128,8 +126,9 @@ func (s *session) send(_ context.Context, calls []*call) {
 	s.store.complete(calls)
 }
 
-// ready bounds what is sent next, on a connection that the server keeps for a TTL. It makes one if
-// there is a TTL.
+// ready bounds what is sent next, and connects if there is a TTL. It has the server end the session
+// when it has heard nothing for the TTL, so that a process that hangs does not keep its locks. TCP
+// has the same, for a network that is cut. No other timeout of the user ends a statement that waits.
 func (s *session) ready(ttl time.Duration) error {
 	deadline := time.Now().Add(batchTimeout)
 	if s.conn == nil && ttl > 0 {
@@ -137,10 +136,23 @@ func (s *session) ready(ttl time.Duration) error {
 			return err
 		}
 	}
+	idle := min(ttl+idleMargin, maxIdle)
 	if s.conn == nil {
 		return nil
 	}
-	return errors.Join(s.bound(deadline), s.raiseIdleTimeout(context.Background(), s.conn, ttl))
+	if err := s.bound(deadline); err != nil || idle <= s.idle {
+		return err
+	}
+	const text = "SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN $1::text WHEN 'tcp_user_timeout' THEN $1::text" +
+		" WHEN 'tcp_keepalives_idle' THEN $2::text WHEN 'lock_timeout' THEN $3::text ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN" +
+		" ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')"
+	ms := (idle + time.Millisecond - 1).Milliseconds()
+	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
+	_, err := s.conn.Exec(context.Background(), text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10), strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
+	if err == nil {
+		s.idle = idle
+	}
+	return err
 }
 
 // bound has what waits for the server fail at a time. The zero Time is none.
@@ -237,26 +249,6 @@ func (s *session) unlockAll(keys []Key) error {
 		locked = slices.Contains(values, 1)
 	}
 	return nil
-}
-
-// raiseIdleTimeout makes the server end the session when it has heard nothing for a TTL, so that a
-// process that hangs does not keep its locks. TCP has the same, for a network that is cut. No other
-// timeout of the user ends a statement that waits.
-func (s *session) raiseIdleTimeout(ctx context.Context, conn *pgx.Conn, ttl time.Duration) error {
-	ttl = min(ttl, maxIdle) + idleMargin
-	if ttl <= s.idle {
-		return nil
-	}
-	const text = "SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN $1::text WHEN 'tcp_user_timeout' THEN $1::text" +
-		" WHEN 'tcp_keepalives_idle' THEN $2::text WHEN 'lock_timeout' THEN $3::text ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN" +
-		" ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')"
-	ms := (ttl + time.Millisecond - 1).Milliseconds()
-	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
-	_, err := conn.Exec(ctx, text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10), strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
-	if err == nil {
-		s.idle = ttl
-	}
-	return err
 }
 
 // wait blocks until the server grants the key of a place, and reports whether it has. It returns

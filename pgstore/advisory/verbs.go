@@ -246,7 +246,13 @@ func (s *Store) watch() {
 		for _, e := range s.owners {
 			if (e.state == waiting || e.state == held) && !e.until.IsZero() && !now.Before(e.until) {
 				e.until = time.Time{}
-				s.running.Go(func() { s.expire(e) })
+				s.running.Go(func() {
+					_, _ = s.end(s.ctx, e.owned) // After an error it is tried again.
+					s.notices.Send(e.name, e.owner, 0)
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					e.until = now
+				})
 			}
 		}
 		s.mu.Unlock()
@@ -261,15 +267,6 @@ func (s *Store) watch() {
 		}
 		group.Wait()
 	}
-}
-
-// expire ends an entry whose time is over.
-func (s *Store) expire(e *entry) {
-	_, _ = s.end(s.ctx, e.owned) // It is tried again.
-	s.notices.Send(e.name, e.owner, 0)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.until = time.Now()
 }
 
 // Release implements [driver.Store].
