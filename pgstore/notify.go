@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,28 +41,20 @@ const (
 type listener struct {
 	direct  *pgx.ConnConfig // of Options.Listen, or nil
 	channel string          // random
-	notices notices.Registry
+	notices notices.Mailbox
 	start   sync.Once
 	waited  context.Context // ends when an entry waits, or at Close
 	waits   context.CancelFunc
 
 	mu      sync.Mutex
-	entries map[string]expected // by what tagOf returns
-	purgeAt int                 // the number of entries at which those that are over are deleted
-	untold  []string            // whom to notify, as function tell wants it
-	telling bool                // sendUntold runs
-}
-
-// An expected entry may be notified, until it is over at the latest.
-type expected struct {
-	name, owner string
-	until       time.Time
+	untold  []string // whom to notify, as function tell wants it
+	telling bool     // sendUntold runs
 }
 
 func (l *listener) init(closed context.Context) {
 	l.channel = "holdfast_" + strings.ToLower(rand.Text())
 	l.waited, l.waits = context.WithCancel(closed)
-	l.entries = map[string]expected{}
+	l.notices.Tag = tagOf
 }
 
 // Notify implements [driver.Notifier]. The store listens from its first entry on.
@@ -76,26 +66,6 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 func tagOf(name, owner string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + owner))
 	return hex.EncodeToString(sum[:16]) + " " + name
-}
-
-// expect has the notices of an entry passed on for d and a minute.
-func (l *listener) expect(name, owner string, d time.Duration) {
-	now, tag := time.Now(), tagOf(name, owner)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entries[tag] = expected{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(l.entries) > l.purgeAt {
-		maps.DeleteFunc(l.entries, func(_ string, e expected) bool { return e.until.Before(now) })
-		l.purgeAt = max(1000, 2*len(l.entries))
-	}
-}
-
-// forget ends what expect began.
-func (l *listener) forget(name, owner string) {
-	tag := tagOf(name, owner)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.entries, tag)
 }
 
 // startListening listens until the store is closed, or until it turns out to be impossible.
@@ -169,7 +139,8 @@ func (s *Store) forward(conn *pgx.Conn) {
 		cancel()
 		switch {
 		case err == nil:
-			s.listener.receive(note.Payload)
+			number, tag, _ := strings.Cut(note.Payload, " ")
+			s.listener.notices.Receive(tag, number)
 		case idle:
 			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
@@ -180,19 +151,6 @@ func (s *Store) forward(conn *pgx.Conn) {
 		default:
 			return
 		}
-	}
-}
-
-// receive passes on a notification. Every user of the database can send one, so it is no more than
-// a reason to look: what concerns no entry is ignored, and so is a number that is no token.
-func (l *listener) receive(payload string) {
-	number, tag, _ := strings.Cut(payload, " ")
-	token, err := strconv.ParseInt(number, 10, 64)
-	l.mu.Lock()
-	e, ok := l.entries[tag]
-	l.mu.Unlock()
-	if err == nil && token >= 0 && ok {
-		l.notices.Send(e.name, e.owner, token)
 	}
 }
 

@@ -174,7 +174,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	if err := errors.Join(s.checkUsable(ctx), lockqueue.Check(&req)); err != nil {
 		return res, err
 	}
-	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
+	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	answer, err := s.acquires.do(ctx, &call{name: req.Name, req: req})
 	if err != nil {
 		return res, err
@@ -192,7 +192,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		s.startListening(res.Waiting)
 	}
 	if !res.Granted && !res.Waiting {
-		s.listener.forget(req.Name, req.Owner)
+		s.listener.notices.Forget(req.Name, req.Owner)
 	}
 	if answer.held != nil {
 		res.Held = answer.held.record()
@@ -222,7 +222,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			if entries[i].State == driver.Unknown {
 				left, names, owners = append(left, i), append(names, req.Name), append(owners, req.Owner)
 				tokens, ttls = append(tokens, req.Token), append(ttls, micros(req.TTL))
-				s.listener.expect(req.Name, req.Owner, req.TTL)
+				s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
 			}
 		}
 		switch {
@@ -242,7 +242,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 				continue
 			}
 			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
-				s.listener.forget(reqs[i].Name, reqs[i].Owner)
+				s.listener.notices.Forget(reqs[i].Name, reqs[i].Owner)
 			}
 		}
 		if err != nil {
@@ -260,7 +260,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err != nil {
 		return false, err
 	}
-	s.listener.forget(req.Name, req.Owner)
+	s.listener.notices.Forget(req.Name, req.Owner)
 	return answer.ended, nil
 }
 

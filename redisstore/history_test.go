@@ -29,7 +29,7 @@ func TestHistories(t *testing.T) {
 		tb.Cleanup(func() { _ = s.Close(); _ = client.Close() })
 		s.Notify(func(string, string, int64) {}) // It listens to the mark before those that are tested.
 		s.startListening(true)
-		s.listener.expect(queuetest.Mark, queuetest.Mark, time.Hour)
+		s.listener.notices.Expect(queuetest.Mark, queuetest.Mark, time.Hour)
 		return queuetest.Settled(s, func(token int64) {
 			client.Eval(context.Background(), "return redis.call('PUBLISH', ARGV[1], redis.sha1hex(ARGV[2]) .. ' ' .. ARGV[3])", nil,
 				s.listener.channel, queuetest.Mark, token)

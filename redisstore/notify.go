@@ -6,9 +6,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,27 +38,19 @@ const (
 // the token or 0.
 type listener struct {
 	channel string
-	notices notices.Registry
+	notices notices.Mailbox
 	ctx     context.Context // of the connection
 	stop    context.CancelFunc
 	running sync.WaitGroup // Add is called with mu
 
 	mu      sync.Mutex
 	started bool
-	delayed bool                     // it starts listenDelay after the first entry
-	entries map[string]expectedEntry // by the hash of the owner
-	purgeAt int                      // the number of entries at which those that are over are deleted
-}
-
-// An expectedEntry may get notices, until it is over at the latest.
-type expectedEntry struct {
-	name, owner string
-	until       time.Time
+	delayed bool // it starts listenDelay after the first entry
 }
 
 func (l *listener) init(prefix string) {
 	l.channel = prefix + noticesSuffix + rand.Text()
-	l.entries = map[string]expectedEntry{}
+	l.notices.Tag = func(_, owner string) string { return hashOf(owner) }
 	l.ctx, l.stop = context.WithCancel(context.Background())
 }
 
@@ -74,33 +64,6 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 func hashOf(owner string) string {
 	sum := sha1.Sum([]byte(owner))
 	return hex.EncodeToString(sum[:])
-}
-
-// expect has the notices of an entry passed on for d and a minute. Without a function to pass them
-// to, as at a node of a quorum, that is not worth its cost.
-func (l *listener) expect(name, owner string, d time.Duration) {
-	if l.notices.None() {
-		return
-	}
-	now, hash := time.Now(), hashOf(owner)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entries[hash] = expectedEntry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(l.entries) > l.purgeAt {
-		maps.DeleteFunc(l.entries, func(_ string, e expectedEntry) bool { return e.until.Before(now) })
-		l.purgeAt = max(1000, 2*len(l.entries))
-	}
-}
-
-// forget ends what expect began.
-func (l *listener) forget(owner string) {
-	if l.notices.None() {
-		return
-	}
-	hash := hashOf(owner)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.entries, hash)
 }
 
 // startListening listens until the store is closed: from now on if an entry waits, else from
@@ -151,7 +114,8 @@ func (s *Store) forward() (subscribed bool) {
 		message, err = pubsub.ReceiveTimeout(ctx, silence)
 		switch message := message.(type) {
 		case *redis.Message:
-			l.receive(message.Payload)
+			hash, number, _ := strings.Cut(message.Payload, " ")
+			l.notices.Receive(hash, number)
 		case *redis.Subscription:
 			subscribed = true
 			l.notices.Send("", "", 0) // What was sent before is lost.
@@ -166,18 +130,6 @@ func (s *Store) forward() (subscribed bool) {
 		}
 	}
 	return subscribed
-}
-
-// receive passes on a message. It may come from any client that knows the channel.
-func (l *listener) receive(payload string) {
-	hash, number, _ := strings.Cut(payload, " ")
-	token, err := strconv.ParseInt(number, 10, 64)
-	l.mu.Lock()
-	e, expected := l.entries[hash]
-	l.mu.Unlock()
-	if expected && err == nil && token >= 0 {
-		l.notices.Send(e.name, e.owner, token)
-	}
 }
 
 // close ends the connection. It does not wait for one that hangs while it is made, which ends by

@@ -18,7 +18,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
 		return driver.Result{}, err
 	}
-	s.listener.expect(req.Name, req.Owner, max(req.TTL, req.Place))
+	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	c := s.acquireCall(&req)
 	reply, err := s.runCall(ctx, c)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		res.Token, _ = words[1].(int64)
 		s.startListening(true)
 	} else {
-		s.listener.forget(req.Owner)
+		s.listener.notices.Forget(req.Name, req.Owner)
 	}
 	if len(words) > 2 && words[2] != nil {
 		res.Held, err = parseRecord(req.Name, 0, words[2])
@@ -93,7 +93,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		if err := checkOwner(req.Owner); err != nil {
 			return nil, err
 		}
-		s.listener.expect(req.Name, req.Owner, req.TTL)
+		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
 		calls[i] = s.newCall(renewScript, millis(req.TTL), req.Name, "", req.Owner, req.Token)
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
@@ -113,7 +113,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			entries[i].State = states[words[0]]
 			entries[i].Token, _ = words[1].(int64)
 			if entries[i].State == driver.Lost {
-				s.listener.forget(reqs[i].Owner)
+				s.listener.notices.Forget(reqs[i].Name, reqs[i].Owner)
 			} else {
 				s.startListening(entries[i].State == driver.Waiting)
 			}
@@ -132,7 +132,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err != nil {
 		return false, err
 	}
-	s.listener.forget(req.Owner)
+	s.listener.notices.Forget(req.Name, req.Owner)
 	if req.Keep > 0 && reply == int64(1) && c.unconfirmed != nil {
 		return false, c.unconfirmed
 	}
