@@ -97,7 +97,7 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 	return records, err
 }
 
-// pingTTL bounds how long the name of a Ping stays taken if the process ends in the middle of it.
+// pingTTL bounds how long the name of a Ping stays taken if its release is not applied.
 const pingTTL = 10 * time.Second
 
 // Ping reports whether the store can be used for locks at this moment, for readiness probes. It
@@ -108,7 +108,8 @@ const pingTTL = 10 * time.Second
 // nothing.
 //
 // Ping makes two requests, and returns within two of Config.RequestTimeout, also if ctx is canceled
-// before. It does not wait and does not repeat. It does not show whether a certain lock is free.
+// before. It does not wait and does not repeat: after an error its lock may stay for 10 s. It does
+// not show whether a certain lock is free.
 //
 // Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store had
 // answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
@@ -120,31 +121,28 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 func (c *Client) ping(ctx context.Context) error {
-	o := Options{TTL: pingTTL}
-	full, err := c.beginNamed(ctx, "holdfast.ping/"+rand.Text()[:16], &o)
+	full, err := c.beginNamed(ctx, "holdfast.ping/"+rand.Text()[:16], nil)
 	if err != nil {
 		return err
 	}
 	defer c.activeCalls.Done()
-	l := c.newLease(&acquireOp{ctx: ctx, options: o}, full)
-	req := driver.Request{Name: full, Owner: l.owner, Holder: c.holder, TTL: pingTTL}
+	req := driver.Request{Name: full, Owner: rand.Text(), Holder: c.holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
-	cut := ctx.Err()
-	l.storeEnd = c.clock.now() + pingTTL
-	if err != nil && !driver.IsNotApplied(err) {
-		l.releaseInBackground(true)
+	works := res.Granted
+	if err == nil && works {
+		works, err = request(c, ctx, "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
+			return c.store.Release(ctx, driver.ReleaseRequest{Name: full, Owner: req.Owner})
+		})
 	}
-	switch {
-	case err == nil && !res.Granted:
-		return fmt.Errorf("%w: a name that is new is held", ErrUnavailable)
-	case err == nil:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return l.sendReleases(0, 0, false)
-	case cut != nil:
+	switch cut := ctx.Err(); {
+	case err != nil && cut != nil:
 		return fmt.Errorf("%w: %w", errNotAnswered, cut)
+	case err != nil:
+		return storeError(ctx, err)
+	case !works:
+		return fmt.Errorf("%w: a name that is new is held, or not held after its grant", ErrUnavailable)
 	}
-	return storeError(ctx, err)
+	return nil
 }
