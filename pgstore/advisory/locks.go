@@ -73,9 +73,8 @@ func (s *Store) Locks(ctx context.Context) (locks []Lock, err error) {
 	return locks, nil
 }
 
-// Lookup implements [driver.Store], as far as the server's data allow. A hold of this Store is
-// described in full. Of any other session that has the key, of any program, nothing is known but
-// that: [Store.Locks] shows its process.
+// Lookup implements [driver.Store], as far as the server's data allow: of a session that has the
+// key, of any program, the application and the process.
 func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -83,15 +82,6 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 	key, err := s.options.Keys(name)
 	if err != nil {
 		return nil, err
-	}
-	s.mu.Lock()
-	e := s.keys[key]
-	if e != nil && e.state == held && e.name == name && time.Now().Before(e.until) {
-		records = append(records, e.record())
-	}
-	s.mu.Unlock()
-	if records != nil {
-		return records, nil
 	}
 	locks, err := s.Locks(ctx)
 	for _, lock := range locks {

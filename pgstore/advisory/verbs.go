@@ -23,14 +23,12 @@ const failurePause = 250 * time.Millisecond
 // An entry is a hold or a place of this Store. Store.mu guards the fields from session on.
 type entry struct {
 	owned
-	holder string
-	key    Key
-	gone   chan struct{} // closed when it has nothing at the server any more
+	key  Key
+	gone chan struct{} // closed when it has nothing at the server any more
 
 	session *session // that has the key, or waits for it
 	state   entryState
 	token   int64
-	since   time.Time
 	until   time.Time          // zero: its time is over, and it is being ended
 	cancel  context.CancelFunc // ends the wait of a place
 }
@@ -47,7 +45,7 @@ const (
 	ending // what it has at the server is being given back
 )
 
-// Acquire implements [driver.Store]. The Record of a refusal describes a hold of this Store alone.
+// Acquire implements [driver.Store]. A refusal has no Record: nothing is known of the holder.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	e, err := s.enter(ctx, &req)
 	if err != nil {
@@ -87,7 +85,7 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, holder: req.Holder, key: key, gone: make(chan struct{}), session: s.main}
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, gone: make(chan struct{}), session: s.main}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -131,13 +129,9 @@ func (s *Store) complete(calls []*call) {
 	for _, c := range calls {
 		e := c.entry
 		switch {
-		case c.condition == unlock:
-			if c.sent && c.err == nil {
-				s.drop(e)
-			}
-		case c.condition != try:
-		case c.err != nil:
+		case c.condition == unlock && c.sent, c.condition == try && c.err != nil:
 			s.drop(e)
+		case c.condition != try:
 		case c.sent && c.value != none:
 			s.grant(e, c.value)
 			e.prolong(c.req.TTL)
@@ -145,8 +139,6 @@ func (s *Store) complete(calls []*call) {
 		default:
 			if s.keys[e.key] == e {
 				delete(s.keys, e.key)
-			} else if other := s.keys[e.key]; other != nil && other.state == held {
-				c.res.Held = other.record()
 			}
 			c.res.Waiting = s.place(e, c.req)
 		}
@@ -156,7 +148,7 @@ func (s *Store) complete(calls []*call) {
 // grant makes an entry a hold. The caller holds s.mu.
 func (s *Store) grant(e *entry, token int64) {
 	s.keys[e.key] = e
-	e.state, e.token, e.since = held, token, time.Now()
+	e.state, e.token = held, token
 }
 
 // prolong gives an entry d from now at least. The caller holds Store.mu.
@@ -391,12 +383,4 @@ func (s *Store) Break(ctx context.Context, _ string, _ int64) ([]driver.Record, 
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w: pg_terminate_backend ends a session with all its advisory locks (Locks shows its PID)", driver.ErrUnsupported)
-}
-
-// record describes a hold. The caller holds Store.mu.
-func (e *entry) record() driver.Record {
-	return driver.Record{
-		Name: e.name, Holder: e.holder, Token: e.token, Since: e.since.Round(0),
-		Remaining: max(time.Until(e.until), 1),
-	}
 }
