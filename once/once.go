@@ -122,7 +122,7 @@ func (t *task) executeInSlot(ctx context.Context, slot Slot, work func(context.C
 		err = fmt.Errorf("%w: the slot begins %v from now", holdfast.ErrInvalid, ahead)
 	}
 	if err != nil {
-		return Result{Slot: slot}, t.wrapError(err)
+		return t.result(), t.wrapError(err)
 	}
 	return t.execute(ctx, work)
 }
@@ -155,13 +155,15 @@ func newTask(locks *holdfast.Client, job string, o *Options) *task {
 	return t
 }
 
+func (t *task) result() Result { return Result{Slot: t.slot, Record: t.markName} }
+
 func (t *task) wrapError(err error) error { return fmt.Errorf("once: job %q: %w", t.job, err) }
 
 // execute looks for the mark, acquires the lock of the job, and runs the work unless
 // the mark has been placed meanwhile.
 func (t *task) execute(ctx context.Context, work func(context.Context) error) (Result, error) {
 	if err := t.validate(work); err != nil {
-		return Result{Slot: t.slot}, t.wrapError(err)
+		return t.result(), t.wrapError(err)
 	}
 	// Most calls find the work done, and do not need the lock.
 	if result, err := t.lookupMark(ctx); err != nil || result.Verdict != Unknown {
@@ -169,10 +171,10 @@ func (t *task) execute(ctx context.Context, work func(context.Context) error) (R
 	}
 	lock, err := t.acquire(ctx)
 	if held := (*holdfast.HeldError)(nil); errors.As(err, &held) && (ctx.Err() == nil || t.o.Wait == 0) {
-		return Result{Slot: t.slot}.withRecord(Busy, held.Record), nil
+		return t.result().withRecord(Busy, held.Record), nil
 	}
 	if err != nil {
-		return Result{Slot: t.slot}, err
+		return t.result(), err
 	}
 	defer lock.Release()
 	t.began = time.Now()
@@ -218,7 +220,7 @@ func (t *task) validate(work func(context.Context) error) error {
 // expired before the lookup, the slot is over by every replica's clock by then.
 func (t *task) lookupMark(ctx context.Context) (Result, error) {
 	records, err := t.locks.Lookup(ctx, t.markName)
-	result := Result{Slot: t.slot}
+	result := t.result()
 	switch {
 	case err == nil:
 		return result.withRecord(Done, records[0]), nil

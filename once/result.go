@@ -56,6 +56,10 @@ type Result struct {
 	// Slot is the slot of the call, zero for Do.
 	Slot Slot
 
+	// Record is the name under which the store keeps that the work was done: holdfast.Client.Break
+	// with token 0 forgets it.
+	Record string
+
 	// Token is the fencing token of the run, if the verdict is Ran.
 	Token int64
 

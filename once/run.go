@@ -12,7 +12,7 @@ import (
 
 // runLocked runs the work under the lock of its job.
 func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(context.Context) error) (Result, error) {
-	result := Result{Slot: t.slot}
+	result := t.result()
 	if t.o.AtMostOnce {
 		err := t.placeMark(ctx)
 		if held := (*holdfast.HeldError)(nil); errors.As(err, &held) {

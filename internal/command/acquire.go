@@ -12,24 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-const acquireLong = `Acquire takes a lock, prints a ticket for it, and ends. The lock stays taken
-until "holdfast release" gets the ticket, or the TTL is over; "holdfast renew"
-prolongs it. It is for work whose beginning and end are in different places: two
-steps of a pipeline, a job that is handed to another host. For work that one
-command does, use "holdfast run", which renews the lock and stops the command if
-it is lost.
-
-The lock is not renewed meanwhile, and its expiry is not reported: choose
-one that is longer than the work.
-
-Who has the ticket can renew and release the lock. Keep it secret.
-
-Exit code: 0 when the lock is taken, 75 if it is held by another.`
-
-const acquireExample = `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
-  ...
-  holdfast release "$ticket"`
-
 // An acquireCommand is "holdfast acquire" with its flags.
 type acquireCommand struct {
 	*cli
@@ -41,23 +23,32 @@ type acquireCommand struct {
 func newAcquire(c *cli) *cobra.Command {
 	a := &acquireCommand{cli: c, hold: holdFlags{wait: waitForever}, meta: metadata{}}
 	cmd := &cobra.Command{
-		Use:     "acquire NAME",
-		Short:   "Take a lock and print a ticket for it",
-		Long:    acquireLong,
-		Example: acquireExample,
-		Args:    arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(a.hold.check(cmd.Flags()), checkTTL(a.ttl), a.checkMaxOutage()); err != nil {
-				return err
-			}
-			return a.inspect(func(ctx context.Context, client *holdfast.Client) error {
-				return a.acquireTicket(ctx, client, args[0])
-			})
+		Use:   "acquire NAME",
+		Short: "Take a lock and print a ticket for it",
+		Long: `Acquire takes a lock, prints a ticket for it, and ends. The lock stays taken
+until "holdfast release" gets the ticket, or the TTL is over; "holdfast renew"
+prolongs it. It is for work whose beginning and end are in different places: two
+steps of a pipeline, a job that is handed to another host. For work that one
+command does, use "holdfast run", which renews the lock and stops the command if
+it is lost.
+
+The lock is not renewed meanwhile, and its expiry is not reported: choose
+one that is longer than the work.
+
+Who has the ticket can renew and release the lock. Keep it secret.
+
+Exit code: 0 when the lock is taken, 75 if it is held by another.`,
+		Example: `  ticket=$(holdfast acquire deploy --ttl 1h --wait 5m)
+  ...
+  holdfast release "$ticket"`,
+		Args: arguments(1, 1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cmp.Or(a.hold.check(cmd.Flags()), checkTTL(a.ttl), a.checkMaxOutage())
 		},
+		RunE: a.onStore(a.acquireTicket),
 	}
 	f := cmd.Flags()
-	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed\n"+
-		"or released")
+	durationVar(f, &a.ttl, "ttl", 10*time.Minute, "when the lock is free again unless it is renewed or released")
 	a.hold.addTo(f, "", "")
 	a.addMaxOutage(f)
 	f.Func("meta", metaUsage, a.meta.set)
@@ -65,9 +56,9 @@ func newAcquire(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, name string) error {
+func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, args []string) error {
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
-	lock, err := a.hold.acquire(ctx, client, name, options)
+	lock, err := a.hold.acquire(ctx, client, args[0], options)
 	if errors.Is(err, holdfast.ErrUnsupported) && !a.hold.shared && a.hold.limit == 0 {
 		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket",
 			client.Guarantees().Store), "holdfast run")

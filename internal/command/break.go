@@ -16,7 +16,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-const breakLong = `Break ends the hold of a lock, of any holder, and reports the former holder and
+func newBreak(c *cli) *cobra.Command {
+	var yes bool
+	var token int64
+	cmd := &cobra.Command{
+		Use:   "break NAME",
+		Short: "End the hold of a lock by force",
+		Long: `Break ends the hold of a lock, of any holder, and reports the former holder and
 its token. It is for a lock whose holder is known to be dead or wrong. If many
 hold the lock it ends all of these holds, with --token one of them.
 
@@ -30,29 +36,20 @@ requires --yes.
 Exit code: 0 when the lock was broken; or
     1  nobody holds it, or the answer was no
    69  the store cannot be reached: the lock may be broken or not
-   75  the lock has changed hands meanwhile, and nothing was broken`
-
-const breakExample = `  holdfast break backup
+   75  the lock has changed hands meanwhile, and nothing was broken`,
+		Example: `  holdfast break backup
   holdfast break backup --yes --json
-  holdfast break downloads --token 1795263959271324`
-
-func newBreak(c *cli) *cobra.Command {
-	var yes bool
-	var token int64
-	cmd := &cobra.Command{
-		Use:     "break NAME",
-		Short:   "End the hold of a lock by force",
-		Long:    breakLong,
-		Example: breakExample,
-		Args:    arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+  holdfast break downloads --token 1795263959271324`,
+		Args: arguments(1, 1),
+		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("token") && token < 1 {
 				return usageError(fmt.Errorf("--token %d is below 1", token), "holdfast show "+args[0])
 			}
-			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
-				return c.breakLock(ctx, client, args[0], token, yes)
-			})
+			return nil
 		},
+		RunE: c.onStore(func(ctx context.Context, client *holdfast.Client, args []string) error {
+			return c.breakLock(ctx, client, args[0], token, yes)
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")

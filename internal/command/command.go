@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,8 +52,7 @@ type cli struct {
 
 // addMaxOutage adds the flag that bounds a wait while the store does not answer.
 func (c *cli) addMaxOutage(f *pflag.FlagSet) {
-	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does\n"+
-		"not answer")
+	durationVar(f, &c.maxOutage, "max-outage", 10*time.Second, "how long a wait goes on while the store does not answer")
 }
 
 // checkMaxOutage refuses what package holdfast would take for the default.
@@ -105,9 +105,8 @@ Exit code of every subcommand, beside its own:
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
-	flags.StringArrayVar((*[]string)(&c.store), "store", []string{"file:"}, "`URL` of the store that keeps the locks; given\n"+
-		"several times, of the nodes of a\nquorum")
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit\ncode")
+	flags.StringArrayVar((*[]string)(&c.store), "store", []string{"file:"}, "`URL` of the store that keeps the locks; given several times, of the nodes of a quorum")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 
 	root.AddCommand(newRun(c))
@@ -116,6 +115,7 @@ Exit code of every subcommand, beside its own:
 			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
 	}
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
 	})

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,7 +14,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-const doctorLong = `Doctor examines the store for what endangers locks: the settings of its servers,
+// A doctorCommand is the flags of "holdfast doctor".
+type doctorCommand struct {
+	*cli
+	strict  bool
+	noProbe bool
+	ttl     time.Duration
+}
+
+func newDoctor(c *cli) *cobra.Command {
+	d := &doctorCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine a store for what endangers locks",
+		Long: `Doctor examines the store for what endangers locks: the settings of its servers,
 the rights of the user, how long requests take, whether a lock can be taken,
 refuses another owner and is released, whether a waiter is notified of that, and
 whether the clocks agree. Each finding is a line: how bad it is, the check, and
@@ -30,49 +44,25 @@ network is bad for short ones only.
 
 Exit code: 0 if there is nothing above unknown; or
     1  there is a warning, or with --strict something that cannot be told
-    2  there is a failure, or with --strict a warning`
-
-const doctorExample = `  holdfast doctor --store redis://cache:6379 --ttl 10s
+    2  there is a failure, or with --strict a warning`,
+		Example: `  holdfast doctor --store redis://cache:6379 --ttl 10s
   holdfast doctor --strict -q --store "$LOCKS" || exit   # in CI
-  holdfast doctor --json | jq -r 'select(.status == "fail") | .remedy'`
-
-// A doctorCommand is the flags of "holdfast doctor".
-type doctorCommand struct {
-	*cli
-	strict  bool
-	noProbe bool
-	ttl     time.Duration
-}
-
-func newDoctor(c *cli) *cobra.Command {
-	d := &doctorCommand{cli: c}
-	cmd := &cobra.Command{
-		Use:     "doctor",
-		Short:   "Examine a store for what endangers locks",
-		Long:    doctorLong,
-		Example: doctorExample,
+  holdfast doctor --json | jq -r 'select(.status == "fail") | .remedy'`,
 		Args:    arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			if err := checkTTL(d.ttl); err != nil {
-				return err
-			}
-			return d.inspect(d.examine)
-		},
+		PreRunE: func(*cobra.Command, []string) error { return checkTTL(d.ttl) },
+		RunE:    d.onStore(d.examine),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&c.json, "json", false, "one JSON object per line")
-	f.BoolVar(&d.strict, "strict", false, "warnings are failures, and what cannot be told\nis a warning, for the exit code")
+	f.BoolVar(&d.strict, "strict", false, "warnings are failures, and what cannot be told is a warning, for the exit code")
 	f.BoolVar(&d.noProbe, "no-probe", false, "take no lock, and write nothing")
 	durationVar(f, &d.ttl, "ttl", holdfast.DefaultTTL, "the shortest TTL of your locks")
 	return cmd
 }
 
-func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client) error {
+func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client, _ []string) error {
 	findings, err := doctor.Examine(ctx, client.Store(), &doctor.Options{TTL: d.ttl, NoProbe: d.noProbe})
-	if err := d.printFindings(client.Guarantees().Store, findings); err != nil {
-		return err
-	}
-	if err != nil {
+	if err := cmp.Or(d.printFindings(client.Guarantees().Store, findings), err); err != nil {
 		return err
 	}
 	return d.verdict(findings)

@@ -18,7 +18,23 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-const electLong = `Elect runs the command while this process is the leader. Of all candidates for
+const (
+	// candidateMaxOutage is how long a candidate tolerates a store that does not answer. It is
+	// long enough to wait however long the outage lasts.
+	candidateMaxOutage = 365 * 24 * time.Hour
+
+	// electionRetryDelay is how long a former leader waits before it tries a store again that
+	// it cannot reach.
+	electionRetryDelay = time.Second
+)
+
+func newElect(c *cli) *cobra.Command {
+	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", hold: holdFlags{wait: waitForever}}
+	r.work = r.campaign
+	cmd := &cobra.Command{
+		Use:   "elect NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while being the leader",
+		Long: `Elect runs the command while this process is the leader. Of all candidates for
 NAME, one at a time is, and its command alone runs. The others wait. When the
 leadership is lost, since the store cannot be reached or the lock was broken,
 the command is stopped, and started anew as soon as this process is elected
@@ -35,37 +51,12 @@ programs that ask are the ones that do the work: nothing stops them. They ask
 before each step, and pass the token on.
 
 Exit code: ` + commandExitCodes + `
-   78  the address of --http cannot be listened on`
-
-const electExample = `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler
-  holdfast elect scheduler --store "$LOCKS" --http 127.0.0.1:7071`
-
-const (
-	// candidateMaxOutage is how long a candidate tolerates a store that does not answer. It is
-	// long enough to wait however long the outage lasts.
-	candidateMaxOutage = 365 * 24 * time.Hour
-
-	// electionRetryDelay is how long a former leader waits before it tries a store again that
-	// it cannot reach.
-	electionRetryDelay = time.Second
-)
-
-func newElect(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast elect NAME -- COMMAND, or --http ADDRESS", hold: holdFlags{wait: waitForever}}
-	r.work = r.campaign
-	cmd := &cobra.Command{
-		Use:     "elect NAME [flags] -- COMMAND [ARGUMENT...]",
-		Short:   "Run a command while being the leader",
-		Long:    electLong,
-		Example: electExample,
+   78  the address of --http cannot be listened on`,
+		Example: `  holdfast elect scheduler --store "$LOCKS" -- /usr/local/bin/scheduler
+  holdfast elect scheduler --store "$LOCKS" --http 127.0.0.1:7071`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if r.http != "" {
-				if err := checkAddress("http", r.http, "127.0.0.1:7071"); err != nil {
-					return err
-				}
-				if cmd.Flags().ArgsLenAtDash() < 0 && r.script == "" {
-					return r.leadAlone(cmd.Flags(), args)
-				}
+			if r.http != "" && cmd.Flags().ArgsLenAtDash() < 0 && r.script == "" {
+				return r.leadAlone(cmd.Flags(), args)
 			}
 			if err := r.parseArgs(cmd.Flags(), args); err != nil {
 				return err
@@ -75,7 +66,7 @@ func newElect(c *cli) *cobra.Command {
 		},
 	}
 	r.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` at which GET /leader answers\nwhether this process leads")
+	cmd.Flags().StringVar(&r.http, "http", "", "the `ADDRESS` at which GET /leader answers whether this process leads")
 	return cmd
 }
 

@@ -49,22 +49,24 @@ func (p *leaderPage) handler() http.Handler {
 	return mux
 }
 
-// serveLeader answers 200 if this process leads, and 503 otherwise.
+// serveLeader answers 200 if this process leads, and 503 otherwise, with the leader as far as the
+// store tells.
 //
 // The lock reads the clock just before the first byte of a 200 is written, and again before the
 // last: an answer during which the process is paused for too long stays incomplete.
 func (p *leaderPage) serveLeader(w http.ResponseWriter, _ *http.Request) {
 	lock := p.lock.Load()
-	if lock == nil {
-		p.refuse(w)
-		return
+	var line []byte
+	if lock != nil {
+		line = jsonLine(leaderAnswer{Leading: true, View: lockview.NewView(holdfast.Record{
+			Name: lock.Name(), Holder: lock.Holder(), Token: lock.Token(), Metadata: lock.Metadata(),
+			Since: lock.Since(), Remaining: time.Until(lock.Deadline()),
+		})})
 	}
-	line := jsonLine(leaderAnswer{Leading: true, View: lockview.NewLock([]holdfast.Record{{
-		Name: lock.Name(), Holder: lock.Holder(), Token: lock.Token(), Metadata: lock.Metadata(),
-		Since: lock.Since(), Remaining: time.Until(lock.Deadline()),
-	}}).View()})
-	if lock.Err() != nil {
-		p.refuse(w)
+	if lock == nil || lock.Err() != nil {
+		line = jsonLine(p.askStore())
+		writeHeader(w, http.StatusServiceUnavailable, len(line))
+		_, _ = w.Write(line)
 		return
 	}
 	last := len(line) - 1
@@ -75,13 +77,6 @@ func (p *leaderPage) serveLeader(w http.ResponseWriter, _ *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	_, _ = w.Write(line[last:])
-}
-
-// refuse answers 503, with the leader as far as the store tells.
-func (p *leaderPage) refuse(w http.ResponseWriter) {
-	line := jsonLine(p.askStore())
-	writeHeader(w, http.StatusServiceUnavailable, len(line))
-	_, _ = w.Write(line)
 }
 
 func writeHeader(w http.ResponseWriter, status, length int) {

@@ -88,9 +88,7 @@ func checkTTL(ttl time.Duration) error {
 }
 
 // metaUsage is the help of --meta.
-const metaUsage = "`KEY=VALUE` to show with the lock, to all\n" +
-	"users; may be repeated, at most 16 of 1024\n" +
-	"bytes in all"
+const metaUsage = "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16 of 1024 bytes in all"
 
 // A metadata is the value of --meta.
 type metadata map[string]string

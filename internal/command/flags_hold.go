@@ -20,12 +20,10 @@ type holdFlags struct {
 }
 
 func (h *holdFlags) addTo(f *pflag.FlagSet, waitShorthand, tryShorthand string) {
-	f.VarP(durationFlag{&h.wait, true}, "wait", waitShorthand, "how long to wait for the lock: a duration, 0\n"+
-		"or forever")
+	f.VarP(durationFlag{&h.wait, true}, "wait", waitShorthand, "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVarP(&h.try, "try", tryShorthand, false, "do not wait for the lock, like --wait 0")
-	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others that do so:\n"+
-		"as a reader, where one without it is a writer")
-	f.Func("limit", "hold the lock together with others, up to `N`\nof them: one of N slots", h.setLimit)
+	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others that do so: as a reader, where one without it is a writer")
+	f.Func("limit", "hold the lock together with others, up to `N` of them: one of N slots", h.setLimit)
 }
 
 // setLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on

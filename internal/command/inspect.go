@@ -56,6 +56,13 @@ func (c *cli) config(w io.Writer) *holdfast.Config {
 // variable, and mails what is on standard error even of a wait that ends well.
 func underCI() bool { return !slices.Contains([]string{"", "0", "false"}, os.Getenv("CI")) }
 
+// onStore returns the RunE of a subcommand that does work with a client.
+func (c *cli) onStore(work func(context.Context, *holdfast.Client, []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		return c.inspect(func(ctx context.Context, client *holdfast.Client) error { return work(ctx, client, args) })
+	}
+}
+
 // inspect runs work with a client. The client holds no lock at the end.
 func (c *cli) inspect(work func(context.Context, *holdfast.Client) error) error {
 	return interruptible(func(ctx context.Context) error {

@@ -17,7 +17,12 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/advisory"
 )
 
-const lsLong = `Ls lists the locks that are held, and those that are kept after their release
+func newLs(c *cli) *cobra.Command {
+	watch := false
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List the locks that are held",
+		Long: `Ls lists the locks that are held, and those that are kept after their release
 (--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
 
 AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
@@ -33,29 +38,18 @@ With --watch it lists them again each second, with an empty line between, until
 it is interrupted; a store that fails later on is reported and tried again.
 
 Exit code: 0, also if there is no lock; 69 also if a record is damaged: what can
-be read is listed.`
-
-const lsExample = `  holdfast ls
+be read is listed.`,
+		Example: `  holdfast ls
   holdfast ls invoices/ --watch
-  holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`
-
-func newLs(c *cli) *cobra.Command {
-	watch := false
-	cmd := &cobra.Command{
-		Use:     "ls [PREFIX]",
-		Short:   "List the locks that are held",
-		Long:    lsLong,
-		Example: lsExample,
-		Args:    arguments(0, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
-				prefix := strings.Join(args, "")
-				if watch {
-					return c.watchLocks(ctx, client, prefix)
-				}
-				return c.printLocks(ctx, client, prefix)
-			})
-		},
+  holdfast ls --json | jq -r 'select(.until and .remaining_ms < 5000) | .name'`,
+		Args: arguments(0, 1),
+		RunE: c.onStore(func(ctx context.Context, client *holdfast.Client, args []string) error {
+			prefix := strings.Join(args, "")
+			if watch {
+				return c.watchLocks(ctx, client, prefix)
+			}
+			return c.printLocks(ctx, client, prefix)
+		}),
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "list them again each second")
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")

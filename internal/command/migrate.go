@@ -15,7 +15,12 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore"
 )
 
-const migrateLong = `Migrate sets up the store, or brings it up to date: for postgres: a schema
+func newMigrate(c *cli) *cobra.Command {
+	var asSQL bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Set up a store in PostgreSQL",
+		Long: `Migrate sets up the store, or brings it up to date: for postgres: a schema
 with the tables of the locks and their functions, for postgres+advisory: with
 tokens the sequence. It may be run again at any time, by many at once; what is
 there already is left alone, with the locks in it. A schema that is not fit is
@@ -25,19 +30,10 @@ refused, with the reason and what to do. Other stores need no set-up. Then
 With --print it prints the statements instead, for those who have a tool for
 migrations, and asks no server.
 
-Exit code: 64 if the store needs no set-up, or its schema is not fit.`
-
-const migrateExample = `  holdfast migrate --store postgres://admin@db/app
-  holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`
-
-func newMigrate(c *cli) *cobra.Command {
-	var asSQL bool
-	cmd := &cobra.Command{
-		Use:     "migrate",
-		Short:   "Set up a store in PostgreSQL",
-		Long:    migrateLong,
-		Example: migrateExample,
-		Args:    arguments(0, 0),
+Exit code: 64 if the store needs no set-up, or its schema is not fit.`,
+		Example: `  holdfast migrate --store postgres://admin@db/app
+  holdfast migrate --store 'postgres:?schema=locks' --print > 20261121_locks.sql`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if asSQL {
 				return c.printStatements()
@@ -55,7 +51,7 @@ func newMigrate(c *cli) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server,\nand do nothing")
+	cmd.Flags().BoolVar(&asSQL, "print", false, "print the SQL for another tool, without a server, and do nothing")
 	return cmd
 }
 

@@ -15,7 +15,13 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-const onceLong = `Once runs the command unless it is running, or has succeeded in the same slot,
+func newOnce(c *cli) *cobra.Command {
+	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", hold: holdFlags{try: true}}
+	r.work = r.runOnce
+	cmd := &cobra.Command{
+		Use:   "once NAME --cron SCHEDULE [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command at most once in each slot of time",
+		Long: `Once runs the command unless it is running, or has succeeded in the same slot,
 on any of the hosts that share the store. Then it does nothing, says so on
 standard error, and ends with 0: so the same line can stand in the crontab of
 every host.
@@ -35,22 +41,12 @@ That it was run is kept under the name NAME@START, or NAME/done with --every.
 "Holdfast show" shows it, and "holdfast break" forgets it. In all else it is
 like "holdfast run".
 
-Exit code: ` + commandExitCodes
-
-const onceExample = `  # in the crontab of each host
+Exit code: ` + commandExitCodes,
+		Example: `  # in the crontab of each host
   HOLDFAST_STORE=redis://db
   0 3 * * *  holdfast once nightly --cron '0 3 * * *' -- ./nightly.sh
   holdfast once import --slot "$SCHEDULED_AT/1h" -- ./import.sh
-  holdfast once refresh --every 10m -- ./refresh.sh`
-
-func newOnce(c *cli) *cobra.Command {
-	r := &runCommand{cli: c, form: "holdfast once NAME --cron '0 3 * * *' -- COMMAND", hold: holdFlags{try: true}}
-	r.work = r.runOnce
-	cmd := &cobra.Command{
-		Use:     "once NAME --cron SCHEDULE [flags] -- COMMAND [ARGUMENT...]",
-		Short:   "Run a command at most once in each slot of time",
-		Long:    onceLong,
-		Example: onceExample,
+  holdfast once refresh --every 10m -- ./refresh.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.slots.check(r.form); err != nil {
 				return err
@@ -81,7 +77,6 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	if err != nil {
 		return usageError(err, r.form)
 	}
-	record := recordName(r.name, slot)
 	var result supervise.Result
 	var notRun error
 	var acquired time.Time
@@ -91,9 +86,6 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 		result, notRun = r.runUnderLock(sup, client, holdfast.FromContext(ctx), path)
 		length = time.Since(acquired)
 		if notRun != nil {
-			if r.atMostOnce {
-				removeRunRecord(client, record)
-			}
 			return notRun
 		}
 		if result.Code != 0 || result.Stopped || result.Abandoned || result.Signal != 0 {
@@ -116,28 +108,23 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	case run.Verdict == once.Missed:
 		return usageError(fmt.Errorf("nothing was run: the slot %s is over, or began nearly a year ago", slotText(slot)), "a slot that ends later, or is shorter")
 	case !held:
-		return &exitError{err: errors.New(r.nothingToDo(run, record))}
+		return &exitError{err: errors.New(r.nothingToDo(run))}
+	case notRun != nil && r.atMostOnce:
+		removeRunRecord(client, run.Record)
+		fallthrough
 	case notRun != nil:
 		return r.startFailed(notRun)
 	}
 	return r.commandEnded(result, length, r.releaseError(err))
 }
 
-// removeRunRecord removes the record of a run that has not begun after all. It is called under
-// the lock of the job. If the store does not answer, the record stays.
+// removeRunRecord removes the record of a run that has not begun after all. If the store does not
+// answer, the record stays.
 func removeRunRecord(client *holdfast.Client, record string) {
 	const timeout = 3 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_, _ = client.Break(ctx, record, 0)
-}
-
-// recordName returns the name of the record of a run. Package once chooses it.
-func recordName(job string, slot once.Slot) string {
-	if slot == (once.Slot{}) {
-		return job + "/done"
-	}
-	return job + "@" + slot.Start.UTC().Format(time.RFC3339Nano)
 }
 
 // slotText shows a slot by the clock of its start.
@@ -157,9 +144,9 @@ func (r *runCommand) releaseError(err error) error {
 }
 
 // nothingToDo explains why "once" has not run the command.
-func (r *runCommand) nothingToDo(result once.Result, record string) string {
+func (r *runCommand) nothingToDo(result once.Result) string {
 	text := fmt.Sprintf("nothing to do: %q ", r.name)
-	again := "holdfast break '" + strings.ReplaceAll(record, "'", `'\''`) + "'"
+	again := "holdfast break '" + strings.ReplaceAll(result.Record, "'", `'\''`) + "'"
 	switch left := time.Until(result.Until); {
 	case result.Verdict == once.Done && !result.Slot.Start.IsZero():
 		return text + "has run already in the slot " + slotText(result.Slot) + ", and may run again after: " + again

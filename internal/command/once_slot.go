@@ -23,14 +23,9 @@ type slotFlags struct {
 }
 
 func (s *slotFlags) addTo(f *pflag.FlagSet) {
-	f.Func("cron", "the `SCHEDULE` of the command as in a crontab:\n"+
-		"five fields, behind TZ=ZONE if it goes by\n"+
-		"another clock; or @daily and the like", s.setSchedule)
-	f.Func("slot", "the `SLOT` of this run: START/END, where END\n"+
-		"may be a duration. START tells runs apart,\n"+
-		"and none begins after END", s.setSlot)
-	durationVar(f, &s.every, "every", 0, "how long after the begin of a run there is\n"+
-		"no other")
+	f.Func("cron", "the `SCHEDULE` of the command as in a crontab: five fields, behind TZ=ZONE if it goes by another clock; or @daily and the like", s.setSchedule)
+	f.Func("slot", "the `SLOT` of this run: START/END, where END may be a duration. START tells runs apart, and none begins after END", s.setSlot)
+	durationVar(f, &s.every, "every", 0, "how long after the begin of a run there is no other")
 }
 
 var errSchedule = errors.New(`want minute, hour, day, month and day of the week, as in "0 3 * * *", or @daily and the like`)

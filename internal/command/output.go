@@ -24,14 +24,12 @@ func jsonLine(v any) (line []byte) {
 	encoder.SetEscapeHTML(false) // names are easier to find
 	_ = encoder.Encode(v)        // of texts, numbers and times that JSON can represent
 	for _, r := range text.String() {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
+		if r == '\n' || unicode.IsPrint(r) {
 			line = utf8.AppendRune(line, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
-		default:
-			line = fmt.Appendf(line, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			line = fmt.Appendf(line, `\u%04x`, unit)
 		}
 	}
 	return line

@@ -21,22 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/supervise"
 )
 
-const runLong = `Run waits for the lock, runs the command, and gives the lock back.
-
-The command and all its descendants are dead before anyone else can have the
-lock. What the command leaves behind when it ends gets 200 ms to end as well,
-then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed,
-all of them get SIGTERM, and SIGKILL before the store can give the lock to
-another. If holdfast itself is killed, they die with it. Where that ends (both
-processes of holdfast stopped, sudo, the connection of an advisory lock cut at
-the server, and more) is listed in docs/cli.md.
-
-The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
-environment. It has our standard input, output and error, and gets our signals.
-
-Exit code: ` + commandExitCodes + `
-   75  the lock is held by another (-E chooses another code, flock's is 1)`
-
 // commandExitCodes are those of "run", "elect" and "once".
 const commandExitCodes = `the code of the command, 128+n if signal n has killed it; or
   121  the lock was lost, and the command was stopped
@@ -44,12 +28,6 @@ const commandExitCodes = `the code of the command, 128+n if signal n has killed 
        not confirmed
   126  the command cannot be executed
   127  there is no such command`
-
-const runExample = `  holdfast run backup -- rsync -a /data /mnt/backup
-  holdfast run report --try -E 0 -- ./report.sh      # cron: one at a time
-  holdfast run deploy --wait 5m --shell -- 'make && make install'
-  holdfast run downloads --limit 3 -- wget "$url"     # three at a time
-  holdfast run -n deploy -c 'make && make install'   # as with flock(1)`
 
 // A runFunc runs the command at path as its subcommand does, and returns the end of it.
 type runFunc func(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError
@@ -82,10 +60,28 @@ func newRun(c *cli) *cobra.Command {
 	r := &runCommand{cli: c, form: "holdfast run NAME -- COMMAND", hold: holdFlags{wait: waitForever}}
 	r.work = r.acquireAndRun
 	cmd := &cobra.Command{
-		Use:     "run NAME [flags] -- COMMAND [ARGUMENT...]",
-		Short:   "Run a command while holding a lock",
-		Long:    runLong,
-		Example: runExample,
+		Use:   "run NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while holding a lock",
+		Long: `Run waits for the lock, runs the command, and gives the lock back.
+
+The command and all its descendants are dead before anyone else can have the
+lock. What the command leaves behind when it ends gets 200 ms to end as well,
+then SIGTERM, then SIGKILL after --kill-after. If the lock cannot be renewed,
+all of them get SIGTERM, and SIGKILL before the store can give the lock to
+another. If holdfast itself is killed, they die with it. Where that ends (both
+processes of holdfast stopped, sudo, the connection of an advisory lock cut at
+the server, and more) is listed in docs/cli.md.
+
+The command finds HOLDFAST_NAME, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its
+environment. It has our standard input, output and error, and gets our signals.
+
+Exit code: ` + commandExitCodes + `
+   75  the lock is held by another (-E chooses another code, flock's is 1)`,
+		Example: `  holdfast run backup -- rsync -a /data /mnt/backup
+  holdfast run report --try -E 0 -- ./report.sh      # cron: one at a time
+  holdfast run deploy --wait 5m --shell -- 'make && make install'
+  holdfast run downloads --limit 3 -- wget "$url"     # three at a time
+  holdfast run -n deploy -c 'make && make install'   # as with flock(1)`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.checkMaxOutage(); err != nil {
 				return err
@@ -99,11 +95,9 @@ func newRun(c *cli) *cobra.Command {
 	f := cmd.Flags()
 	r.hold.addTo(f, "w", "n")
 	r.addMaxOutage(f)
-	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even\n"+
-		"if the command ends sooner: at most one run in\n"+
-		"that time")
+	durationVar(f, &r.minHold, "min-hold", 0, "keep the lock taken at least that long, even if the command ends sooner: at most one run in that time")
 	r.conflictCode = exitBusy
-	f.FuncP("conflict-exit-code", "E", "exit `CODE` if the lock could not be\nhad (default 75)", func(text string) error {
+	f.FuncP("conflict-exit-code", "E", "exit `CODE` if the lock could not be had (default 75)", func(text string) error {
 		code, err := strconv.ParseUint(text, 0, 8)
 		if err != nil {
 			return errors.New("want an exit code from 0 to 255")
@@ -117,13 +111,9 @@ func newRun(c *cli) *cobra.Command {
 
 // addFlags adds the flags that do not concern how to get the lock.
 func (r *runCommand) addFlags(f *pflag.FlagSet) {
-	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a\n"+
-		"renewal: how soon a dead host is\n"+
-		"replaced, not how long the command may\nrun")
-	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after\n"+
-		"and 0.5s before it is over, SIGKILL 0.5s\n"+
-		"before; 0 is no limit")
-	f.Func("on-lost", "the `POLICY` for the command when the lock is\nlost: kill, term or ignore (default kill)", func(text string) error {
+	durationVar(f, &r.ttl, "ttl", holdfast.DefaultTTL, "how long the store keeps the lock without a renewal: how soon a dead host is replaced, not how long the command may run")
+	durationVar(f, &r.maxHold, "max-hold", 0, "the longest hold: SIGTERM comes --kill-after and 0.5s before it is over, SIGKILL 0.5s before; 0 is no limit")
+	f.Func("on-lost", "the `POLICY` for the command when the lock is lost: kill, term or ignore (default kill)", func(text string) error {
 		policy, ok := map[string]supervise.Policy{"kill": supervise.Kill, "term": supervise.Term, "ignore": supervise.Ignore}[text]
 		if !ok {
 			return errors.New("want kill, term or ignore")
@@ -131,14 +121,11 @@ func (r *runCommand) addFlags(f *pflag.FlagSet) {
 		r.onLost = policy
 		return nil
 	})
-	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL\n"+
-		"(default the lesser of 5s and a sixth of\nthe TTL)")
+	durationVar(f, &r.killAfter, "kill-after", 0, "how long SIGTERM comes before SIGKILL (default the lesser of 5s and a sixth of the TTL)")
 	r.meta = metadata{}
 	f.Func("meta", metaUsage, r.meta.set)
-	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument,\n"+
-		"for the shell")
-	f.StringVarP(&r.script, "command", "c", "", "a command for $SHELL -c (else /bin/sh -c;\n"+
-		"Windows: cmd /C), not one after the --")
+	f.BoolVar(&r.shell, "shell", false, "the command after the -- is one argument, for the shell")
+	f.StringVarP(&r.script, "command", "c", "", "a command for $SHELL -c (else /bin/sh -c; Windows: cmd /C), not one after the --")
 }
 
 // parseArgs checks flags and arguments together.
@@ -245,7 +232,14 @@ func (r *runCommand) checkTimes(killAfterGiven bool) error {
 	if r.onLost == supervise.Ignore {
 		return checkTTL(r.ttl)
 	}
-	if least := r.minimumTTL(killAfterGiven); r.ttl < least {
+	// A renewal that fails at a third of the TTL leaves two thirds of it, less 1 % and 2 ms for
+	// clocks that differ: see driver.Validity.
+	left := r.killAfter + supervise.Margin + 2*time.Millisecond
+	least := (left*300/197 + 10*time.Millisecond).Truncate(10 * time.Millisecond)
+	if !killAfterGiven && r.killAfter < maxKillAfter {
+		least = 1030 * time.Millisecond // which leaves room for a sixth of it
+	}
+	if r.ttl < least {
 		return usageError(fmt.Errorf("a TTL of %v is too short, and must be from %v to %v: if the lock cannot be renewed, the command must have got "+
 			"SIGTERM and, %v later, SIGKILL within it", r.ttl, least, driver.MaxTTL, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--ttl %v", least))
 	}
@@ -257,19 +251,4 @@ func (r *runCommand) checkTimes(killAfterGiven bool) error {
 			"SIGKILL within it", r.maxHold, r.killAfter.Round(time.Millisecond)), fmt.Sprintf("--max-hold %v", least))
 	}
 	return nil
-}
-
-// minimumTTL returns the shortest TTL that leaves time for stopping the command when the
-// renewal at a third of the TTL has failed. Like package holdfast, it allows 1% and 2 ms for
-// clocks that differ.
-func (r *runCommand) minimumTTL(killAfterGiven bool) time.Duration {
-	share := 0.99 - 1.0/3
-	fixed := supervise.Margin + 2*time.Millisecond
-	if killAfterGiven {
-		fixed += r.killAfter
-	} else {
-		share -= 1.0 / 6
-	}
-	const step = 10 * time.Millisecond
-	return (time.Duration(float64(fixed)/share) + step).Truncate(step)
 }

@@ -16,14 +16,6 @@ import (
 // serverMaxConns leaves the rest of the files of the process to its locks.
 const serverMaxConns = 500
 
-// checkAddress refuses the value of a flag that is no address to listen on.
-func checkAddress(flag, address, example string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usageError(fmt.Errorf("--%s %s is not like %s", flag, address, example), "--"+flag+" "+example)
-	}
-	return nil
-}
-
 // startServer serves on an address until stop is called, which waits for answers that are under
 // way for as long as its argument says. The contexts of requests descend from ctx.
 func (c *cli) startServer(ctx context.Context, address string, handler http.Handler) (listensOn net.Addr, stop func(wait time.Duration), err error) {
@@ -32,7 +24,7 @@ func (c *cli) startServer(ctx context.Context, address string, handler http.Hand
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("another program listens on %s already", address)
 		}
-		return nil, nil, &exitError{exitConfig, err, "another address"}
+		return nil, nil, &exitError{exitConfig, err, "another address, such as 127.0.0.1:7070"}
 	}
 	var open atomic.Int64
 	server := &http.Server{

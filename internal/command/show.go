@@ -11,36 +11,30 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockview"
 )
 
-const showLong = `Show reports the holder of a lock, since when it is held, for how long the store
+func newShow(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who holds a lock",
+		Long: `Show reports the holder of a lock, since when it is held, for how long the store
 keeps it unless its holder renews it, and how many wait in line for it. It is a
 snapshot: a lock that is free may be taken by now.
 
 Exit code: 0 if the lock is held, or kept after its release (--min-hold); 1 if
-nobody holds it.`
-
-const showExample = `  holdfast show backup
-  holdfast show backup --json | jq .token`
-
-func newShow(c *cli) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show who holds a lock",
-		Long:    showLong,
-		Example: showExample,
-		Args:    arguments(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
-				records, err := client.Lookup(ctx, args[0])
-				if err != nil {
-					return lookupError(args[0], err)
-				}
-				lock := lockview.NewLock(records)
-				if c.json {
-					return printJSON(lock.View())
-				}
-				return writeOutput(lockFields(lock))
-			})
-		},
+nobody holds it.`,
+		Example: `  holdfast show backup
+  holdfast show backup --json | jq .token`,
+		Args: arguments(1, 1),
+		RunE: c.onStore(func(ctx context.Context, client *holdfast.Client, args []string) error {
+			records, err := client.Lookup(ctx, args[0])
+			if err != nil {
+				return lookupError(args[0], err)
+			}
+			lock := lockview.NewLock(records)
+			if c.json {
+				return printJSON(lock.View())
+			}
+			return writeOutput(lockFields(lock))
+		}),
 	}
 	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object")
 	return cmd

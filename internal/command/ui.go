@@ -17,7 +17,20 @@ import (
 	"github.com/holdfast-go/holdfast/lockui"
 )
 
-const uiLong = `Ui serves a page that shows the locks of one store or of several, and keeps it
+// A uiCommand is "holdfast ui" with its flags.
+type uiCommand struct {
+	*cli
+	listen    string
+	tokenFile string
+	options   lockui.Options
+}
+
+func newUI(c *cli) *cobra.Command {
+	u := &uiCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Serve a page that shows the locks",
+		Long: `Ui serves a page that shows the locks of one store or of several, and keeps it
 up to date: who holds what, since when, how long the store keeps it, and how
 many wait; and what doctor finds in the stores. Each --store is a store of its
 own here; of a quorum, give the URL quorum:?node=URL&node=URL (with URLs
@@ -30,42 +43,22 @@ is served to this host alone, unless --token-file names a file with a token of
 a proxy admits the right people. There is no TLS: to be reached from elsewhere
 it should be behind a proxy that has it.
 
-Exit code: 78 if the address cannot be listened on.`
-
-const uiExample = `  holdfast ui
+Exit code: 78 if the address cannot be listened on.`,
+		Example: `  holdfast ui
   holdfast ui --store redis://cache:6379 --store postgres://db/app --allow-break
-  holdfast ui --behind-proxy --host locks.example.com`
-
-// A uiCommand is "holdfast ui" with its flags.
-type uiCommand struct {
-	*cli
-	listen    string
-	tokenFile string
-	options   lockui.Options
-}
-
-func newUI(c *cli) *cobra.Command {
-	u := &uiCommand{cli: c}
-	cmd := &cobra.Command{
-		Use:     "ui",
-		Short:   "Serve a page that shows the locks",
-		Long:    uiLong,
-		Example: uiExample,
-		Args:    arguments(0, 0),
+  holdfast ui --behind-proxy --host locks.example.com`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return interruptible(u.serve)
 		},
 	}
 	f, o := cmd.Flags(), &u.options
-	f.StringVar(&u.listen, "listen", "127.0.0.1:7070", "the `ADDRESS` to serve\non")
+	f.StringVar(&u.listen, "listen", "127.0.0.1:7070", "the `ADDRESS` to serve on")
 	f.BoolVar(&o.AllowBreak, "allow-break", false, "let viewers break holds")
-	f.StringVar(&u.tokenFile, "token-file", "", "a `FILE` with the token that viewers must\npresent")
-	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people;\n"+
-		"trust its X-Forwarded headers")
-	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached,\n"+
-		"beside localhost and loopback addresses\n"+
-		"(with a token or a proxy: all IP addresses);\nmay be repeated")
-	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at\nmetrics")
+	f.StringVar(&u.tokenFile, "token-file", "", "a `FILE` with the token that viewers must present")
+	f.BoolVar(&o.BehindProxy, "behind-proxy", false, "a proxy in front admits the right people; trust its X-Forwarded headers")
+	f.StringSliceVar(&o.Hosts, "host", nil, "a host `NAME` under which the page is reached, beside localhost and loopback addresses (with a token or a proxy: all IP addresses); may be repeated")
+	f.BoolVar(&o.Metrics, "metrics", false, "serve figures for Prometheus, too, at metrics")
 	return cmd
 }
 
@@ -82,9 +75,6 @@ func (u *uiCommand) serve(ctx context.Context) error {
 		if u.options.Token = strings.TrimSpace(string(text)); u.options.Token == "" {
 			return usageError(fmt.Errorf("--token-file %s: there is no token in it", u.tokenFile), "openssl rand -hex 16 >FILE")
 		}
-	}
-	if err := checkAddress("listen", u.listen, "127.0.0.1:7070"); err != nil {
-		return err
 	}
 	if !isLoopback(u.listen) && u.options.Token == "" && !u.options.BehindProxy {
 		return usageError(fmt.Errorf("--listen %s can be reached from elsewhere, and nothing guards the page", u.listen), "--token-file FILE or --behind-proxy")
@@ -132,7 +122,10 @@ func (u *uiCommand) openEach(ctx context.Context) (clients []*holdfast.Client, e
 
 // isLoopback reports whether an address can be reached from this host alone.
 func isLoopback(address string) bool {
-	host, _, _ := net.SplitHostPort(address)
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // It is no address, and cannot be listened on.
+	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

@@ -16,37 +16,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-const waitLong = `Wait returns when nobody holds the lock, without taking it: by then somebody may
+func newWait(c *cli) *cobra.Command {
+	timeout := waitForever
+	cmd := &cobra.Command{
+		Use:   "wait NAME",
+		Short: "Wait until nobody holds a lock",
+		Long: `Wait returns when nobody holds the lock, without taking it: by then somebody may
 have taken it again. It is good for "start when the migration is through"; to do
 something while nobody else does, use holdfast run. While others stand in
 line for the lock (files, Redis, the table of PostgreSQL, etcd, S3), it goes
 from one to the next and is not free in between.
 
 Exit code: 0 when the lock is free, 75 if it was still held when --timeout was
-over.`
-
-const waitExample = `  holdfast wait migration && ./start-server
+over.`,
+		Example: `  holdfast wait migration && ./start-server
   holdfast wait backup --timeout 10m
-  holdfast wait backup --timeout 0    # is it free?`
-
-func newWait(c *cli) *cobra.Command {
-	timeout := waitForever
-	cmd := &cobra.Command{
-		Use:     "wait NAME",
-		Short:   "Wait until nobody holds a lock",
-		Long:    waitLong,
-		Example: waitExample,
+  holdfast wait backup --timeout 0    # is it free?`,
 		Args:    arguments(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.checkMaxOutage(); err != nil {
-				return err
-			}
-			return c.inspect(func(ctx context.Context, client *holdfast.Client) error {
-				return c.waitFree(ctx, client, args[0], timeout)
-			})
-		},
+		PreRunE: func(*cobra.Command, []string) error { return c.checkMaxOutage() },
+		RunE: c.onStore(func(ctx context.Context, client *holdfast.Client, args []string) error {
+			return c.waitFree(ctx, client, args[0], timeout)
+		}),
 	}
-	cmd.Flags().Var(durationFlag{&timeout, true}, "timeout", "how long to wait: a duration, 0 or\nforever")
+	cmd.Flags().Var(durationFlag{&timeout, true}, "timeout", "how long to wait: a duration, 0 or forever")
 	c.addMaxOutage(cmd.Flags())
 	return cmd
 }
