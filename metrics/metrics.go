@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -57,13 +56,13 @@ const MaxGroups = 100
 type Groups struct {
 	grouping Grouping
 
-	mu   sync.RWMutex
-	seen map[string]struct{}
+	mu   sync.Mutex
+	seen map[string]bool
 }
 
 // NewGroups returns Groups for a Grouping. With nil all names are in the group "".
 func NewGroups(grouping Grouping) *Groups {
-	return &Groups{grouping: grouping, seen: map[string]struct{}{}}
+	return &Groups{grouping: grouping, seen: map[string]bool{}}
 }
 
 // Of returns the group of a name. It is the same each time. The groups of the first MaxGroups names
@@ -73,23 +72,12 @@ func (g *Groups) Of(name string) string {
 		return ""
 	}
 	group := strings.ToValidUTF8(g.grouping(name), "\uFFFD") // It may have cut a character.
-	g.mu.RLock()
-	_, seen := g.seen[group]
-	full := len(g.seen) >= MaxGroups
-	g.mu.RUnlock()
-	switch {
-	case seen || group == Other:
-		return group
-	case full:
-		return Other
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, seen := g.seen[group]; !seen && len(g.seen) >= MaxGroups {
+	if !g.seen[group] && len(g.seen) >= MaxGroups || group == Other {
 		return Other
 	}
-	group = strings.Clone(group) // a part of a long name
-	g.seen[group] = struct{}{}
+	g.seen[group] = true
 	return group
 }
 
@@ -157,9 +145,6 @@ func Renewal(e holdfast.Event) string {
 // Margin returns the part of the TTL that was left when a renewal was confirmed, from 0 to 1:
 // 0.66 or more when all is well, whatever the TTL.
 func Margin(e holdfast.Event) float64 {
-	if e.TTL <= 0 {
-		return 0
-	}
 	return min(max(e.Left.Seconds()/e.TTL.Seconds(), 0), 1)
 }
 
@@ -212,6 +197,3 @@ func MarginBuckets() []float64 {
 func RequestBuckets() []float64 {
 	return []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 3.25, 10}
 }
-
-// Seconds is d in seconds, not below 0.
-func Seconds(d time.Duration) float64 { return max(d, 0).Seconds() }

@@ -27,6 +27,7 @@
 package holdfastotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -48,8 +49,8 @@ const scope = "github.com/holdfast-go/holdfast/metrics/holdfastotel"
 
 // Options are the settings. The zero value and nil mean the defaults.
 type Options struct {
-	// Group returns the attribute group for the name of a lock, as metrics.FirstSegment does. nil
-	// leaves the attribute away.
+	// Group returns the attribute group for the name of a lock, as metrics.FirstSegment does. nil,
+	// and a group "", leave the attribute away.
 	Group metrics.Grouping
 
 	MeterProvider  metric.MeterProvider // nil means the global one
@@ -58,9 +59,8 @@ type Options struct {
 
 // instruments are the metrics and the tracer.
 type instruments struct {
-	groups  *metrics.Groups
-	grouped bool
-	tracer  trace.Tracer
+	groups *metrics.Groups
+	tracer trace.Tracer
 
 	acquire, hold, margin, request metric.Float64Histogram
 	holds, waiters                 metric.Int64UpDownCounter
@@ -74,15 +74,9 @@ func Hooks(o *Options) (holdfast.Hooks, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	meters, tracers := o.MeterProvider, o.TracerProvider
-	if meters == nil {
-		meters = otel.GetMeterProvider()
-	}
-	if tracers == nil {
-		tracers = otel.GetTracerProvider()
-	}
-	meter := meters.Meter(scope)
-	n := &instruments{groups: metrics.NewGroups(o.Group), grouped: o.Group != nil, tracer: tracers.Tracer(scope)}
+	meter := cmp.Or(o.MeterProvider, otel.GetMeterProvider()).Meter(scope)
+	tracer := cmp.Or(o.TracerProvider, otel.GetTracerProvider()).Tracer(scope)
+	n := &instruments{groups: metrics.NewGroups(o.Group), tracer: tracer}
 	var errs []error
 	histogram := func(name, unit, description string, buckets []float64) metric.Float64Histogram {
 		instrument, err := meter.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
@@ -111,15 +105,11 @@ func Hooks(o *Options) (holdfast.Hooks, error) {
 
 // ObserveElection makes the metric holdfast.leader of an election, by the MeterProvider of o.
 func ObserveElection(o *Options, e *election.Election) error {
-	var meters metric.MeterProvider
-	if o != nil {
-		meters = o.MeterProvider
-	}
-	if meters == nil {
-		meters = otel.GetMeterProvider()
+	if o == nil {
+		o = &Options{}
 	}
 	attributes := metric.WithAttributes(attribute.String("election", e.Name()))
-	_, err := meters.Meter(scope).Int64ObservableGauge("holdfast.leader", metric.WithUnit("1"),
+	_, err := cmp.Or(o.MeterProvider, otel.GetMeterProvider()).Meter(scope).Int64ObservableGauge("holdfast.leader", metric.WithUnit("1"),
 		metric.WithDescription("Whether this process leads, 1 or 0."),
 		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
 			value := int64(0)
@@ -132,9 +122,7 @@ func ObserveElection(o *Options, e *election.Election) error {
 	return err
 }
 
-// A callerSpan is the span in which an acquisition was called.
-type callerSpan struct{ trace.Span }
-
+// callerKey is the key of the span in which an acquisition was called.
 type callerKey struct{}
 
 func (n *instruments) start(ctx context.Context, s holdfast.Start) context.Context {
@@ -145,7 +133,7 @@ func (n *instruments) start(ctx context.Context, s holdfast.Start) context.Conte
 				metric.WithAttributes(attribute.String("store", s.Store), attribute.String("outcome", outcome)))
 		}
 	}
-	ctx = context.WithValue(ctx, callerKey{}, callerSpan{trace.SpanFromContext(ctx)})
+	ctx = context.WithValue(ctx, callerKey{}, trace.SpanFromContext(ctx))
 	ctx, _ = n.tracer.Start(ctx, "holdfast.acquire", trace.WithAttributes(
 		attribute.String("holdfast.lock.name", s.Name),
 		attribute.String("holdfast.store", s.Store),
@@ -160,7 +148,7 @@ func (n *instruments) event(ctx context.Context, e holdfast.Event) {
 	store := attribute.String("store", e.Store)
 	if e.Kind == holdfast.EventRequest {
 		attributes := []attribute.KeyValue{store, attribute.String("op", e.Op), attribute.String("outcome", metrics.RequestOutcome(e))}
-		n.request.Record(ctx, metrics.Seconds(e.Took), metric.WithAttributes(withErrorType(attributes, e.Err)...))
+		n.request.Record(ctx, e.Took.Seconds(), metric.WithAttributes(withErrorType(attributes, e.Err)...))
 		return
 	}
 	if outcome := metrics.Renewal(e); outcome != "" {
@@ -171,8 +159,8 @@ func (n *instruments) event(ctx context.Context, e holdfast.Event) {
 		return
 	}
 	attributes := append(make([]attribute.KeyValue, 0, 4), store)
-	if n.grouped {
-		attributes = append(attributes, attribute.String("group", n.groups.Of(e.Name)))
+	if group := n.groups.Of(e.Name); group != "" {
+		attributes = append(attributes, attribute.String("group", group))
 	}
 	switch e.Kind {
 	case holdfast.EventWaiting:
@@ -184,14 +172,14 @@ func (n *instruments) event(ctx context.Context, e holdfast.Event) {
 	}
 	if end := metrics.End(e); end != "" {
 		n.holds.Add(ctx, -1, metric.WithAttributes(attributes...))
-		n.hold.Record(ctx, metrics.Seconds(e.Held), metric.WithAttributes(append(attributes, attribute.String("end", end))...))
+		n.hold.Record(ctx, e.Held.Seconds(), metric.WithAttributes(append(attributes, attribute.String("end", end))...))
 	}
 	if outcome := metrics.Outcome(e); outcome != "" {
 		attributes = append(attributes, attribute.String("outcome", outcome))
 		if outcome == "error" {
 			attributes = withErrorType(attributes, e.Err)
 		}
-		n.acquire.Record(ctx, metrics.Seconds(e.Took), metric.WithAttributes(attributes...))
+		n.acquire.Record(ctx, e.Took.Seconds(), metric.WithAttributes(attributes...))
 	}
 }
 
@@ -205,7 +193,7 @@ func withErrorType(attributes []attribute.KeyValue, err error) []attribute.KeyVa
 // trace reports an event to the span of its acquisition, or to that in which it was called. After
 // the end of a span its methods do nothing.
 func (n *instruments) trace(ctx context.Context, e holdfast.Event) {
-	caller, ok := ctx.Value(callerKey{}).(callerSpan)
+	caller, ok := ctx.Value(callerKey{}).(trace.Span)
 	if !ok || e.Kind == holdfast.EventRequest {
 		return
 	}
@@ -226,7 +214,7 @@ func (n *instruments) trace(ctx context.Context, e holdfast.Event) {
 		}
 		span.End()
 	case holdfast.EventReleased, holdfast.EventKept, holdfast.EventHandedOver:
-		_, release := n.tracer.Start(trace.ContextWithSpan(ctx, caller.Span), "holdfast.release",
+		_, release := n.tracer.Start(trace.ContextWithSpan(ctx, caller), "holdfast.release",
 			trace.WithTimestamp(time.Now().Add(-e.Took)),
 			trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}),
 			trace.WithAttributes(token, attribute.String("holdfast.lock.name", e.Name), attribute.String("holdfast.end", metrics.End(e))))

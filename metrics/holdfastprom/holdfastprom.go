@@ -50,9 +50,8 @@ type Collector struct {
 	trace  func(context.Context) (traceID, spanID string)
 
 	acquire, hold, margin, request *prometheus.HistogramVec
-	holds, waiters                 *prometheus.GaugeVec
+	holds, waiters, leader         *prometheus.GaugeVec
 	renewals                       *prometheus.CounterVec
-	leader                         *prometheus.Desc
 
 	made sync.Map // a [2]string for each store and group of which start has made the series
 
@@ -68,10 +67,10 @@ func New(o *Options) *Collector {
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"store", "group"})
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
-	c := &Collector{
+	return &Collector{
 		groups: metrics.NewGroups(o.Group),
 		trace:  o.Trace,
 		acquire: histogram("holdfast_acquire_duration_seconds", "How long acquisitions of locks took, with the wait.",
@@ -82,14 +81,13 @@ func New(o *Options) *Collector {
 			metrics.MarginBuckets(), "store"),
 		request: histogram("holdfast_request_duration_seconds", "How long requests to the store of locks took.",
 			metrics.RequestBuckets(), "store", "op", "outcome"),
-		holds:   gauge("holdfast_holds", "Locks that are held."),
-		waiters: gauge("holdfast_waiters", "Acquisitions that wait for a lock which is held."),
+		holds:   gauge("holdfast_holds", "Locks that are held.", "store", "group"),
+		waiters: gauge("holdfast_waiters", "Acquisitions that wait for a lock which is held.", "store", "group"),
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_renewals_total", Help: "Renewals of locks.",
 		}, []string{"store", "outcome"}),
-		leader: prometheus.NewDesc("holdfast_leader", "Whether this process leads, 1 or 0.", []string{"election"}, nil),
+		leader: gauge("holdfast_leader", "Whether this process leads, 1 or 0.", "election"),
 	}
-	return c
 }
 
 // AddElection adds an election to the metric holdfast_leader.
@@ -127,7 +125,7 @@ func (c *Collector) start(ctx context.Context, s holdfast.Start) context.Context
 
 func (c *Collector) event(ctx context.Context, e holdfast.Event) {
 	if e.Kind == holdfast.EventRequest {
-		c.request.WithLabelValues(e.Store, e.Op, metrics.RequestOutcome(e)).Observe(metrics.Seconds(e.Took))
+		c.request.WithLabelValues(e.Store, e.Op, metrics.RequestOutcome(e)).Observe(e.Took.Seconds())
 		return
 	}
 	if outcome := metrics.Renewal(e); outcome != "" {
@@ -147,11 +145,11 @@ func (c *Collector) event(ctx context.Context, e holdfast.Event) {
 		c.holds.WithLabelValues(e.Store, group).Inc()
 	}
 	if outcome := metrics.Outcome(e); outcome != "" {
-		c.observe(ctx, c.acquire.WithLabelValues(e.Store, group, outcome), metrics.Seconds(e.Took), e)
+		c.observe(ctx, c.acquire.WithLabelValues(e.Store, group, outcome), e.Took.Seconds(), e)
 	}
 	if end := metrics.End(e); end != "" {
 		c.holds.WithLabelValues(e.Store, group).Dec()
-		c.observe(ctx, c.hold.WithLabelValues(e.Store, group, end), metrics.Seconds(e.Held), e)
+		c.observe(ctx, c.hold.WithLabelValues(e.Store, group, end), e.Held.Seconds(), e)
 	}
 }
 
@@ -190,7 +188,7 @@ func cut(text string, n int) string {
 }
 
 func (c *Collector) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.acquire, c.hold, c.margin, c.request, c.holds, c.waiters, c.renewals}
+	return []prometheus.Collector{c.acquire, c.hold, c.margin, c.request, c.holds, c.waiters, c.renewals, c.leader}
 }
 
 // Describe implements prometheus.Collector.
@@ -198,25 +196,20 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, metric := range c.collectors() {
 		metric.Describe(to)
 	}
-	to <- c.leader
 }
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock() // which keeps the leader as it is
+	defer c.mu.Unlock()
+	c.leader.Reset()
+	for _, e := range c.elections {
+		leader := c.leader.WithLabelValues(e.Name())
+		if _, leads := e.Leading(); leads { // one of several with this name
+			leader.Set(1)
+		}
+	}
 	for _, metric := range c.collectors() {
 		metric.Collect(to)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	leads := map[string]float64{}
-	for _, e := range c.elections {
-		value := leads[e.Name()]
-		if _, ok := e.Leading(); ok {
-			value = 1
-		}
-		leads[e.Name()] = value
-	}
-	for name, value := range leads {
-		to <- prometheus.MustNewConstMetric(c.leader, prometheus.GaugeValue, value, name)
 	}
 }
