@@ -89,11 +89,7 @@ const (
 
 // String returns "ok", "note", "unknown", "warn" or "fail".
 func (s Severity) String() string {
-	names := [...]string{OK: "ok", Note: "note", Unknown: "unknown", Warning: "warn", Failure: "fail"}
-	if int(s) < len(names) && names[s] != "" {
-		return names[s]
-	}
-	return fmt.Sprintf("Severity(%d)", uint8(s))
+	return [...]string{OK: "ok", Note: "note", Unknown: "unknown", Warning: "warn", Failure: "fail"}[s]
 }
 
 // MarshalText returns the text of String, for JSON.
@@ -141,9 +137,6 @@ func Examine(ctx context.Context, store driver.Store, o *Options) ([]Finding, er
 			err = nil
 		}
 		findings = append(findings, p.findings...)
-		if table, ok := store.(*pgstore.Store); ok && !options.NoProbe {
-			_ = forgetProbes(ctx, table) // What stays is a row, as of any lock.
-		}
 	}
 	if err != nil && !errors.Is(err, holdfast.ErrUnsupported) && !errors.Is(err, holdfast.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", holdfast.ErrUnavailable, err)
@@ -172,8 +165,6 @@ func examineServers(ctx context.Context, store driver.Store, o Options) ([]Findi
 		return examineTable(ctx, store)
 	case *advisory.Store:
 		return examineAdvisory(ctx, store)
-	case *filestore.Store:
-		return examineFolder(store), nil
 	case *quorumstore.Store:
 		return examineQuorum(ctx, store, o)
 	}

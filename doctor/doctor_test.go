@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	neturl "net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,12 +152,9 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBe(t, "well", examine(t, url), nil)
-	for range 2 {
-		for rec, err := range client.List(t.Context(), "holdfast-doctor/") {
-			t.Errorf("an examination has left %v, %v", rec, err)
-		}
+	for rec, err := range client.List(t.Context(), "holdfast-doctor/") {
+		t.Errorf("an examination has left %v, %v", rec, err)
 	}
-	execute(`DO $$ BEGIN ASSERT (SELECT count(*) = 0 FROM holdfast.locks), 'an examination has left a row'; END $$`)
 	for _, tt := range []struct {
 		name, make, mend string
 		ill              ill
@@ -216,12 +212,6 @@ func TestAdvisory(t *testing.T) {
 	mustBe(t, "standby", examine(t, strings.Replace(standby.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"advisory.primary": doctor.Failure, "probe": doctor.Failure})
 	pooler := servers.StartPgBouncer(t, server)
 	mustBe(t, "pooler", examine(t, strings.Replace(pooler.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"advisory.pooler": doctor.Failure, "probe": doctor.Failure})
-}
-
-func TestFolder(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "locks")
-	mustBe(t, "missing", examine(t, "file:"+dir), nil)
-	mustBe(t, "well", examine(t, "file:"+dir), nil)
 }
 
 func TestQuorum(t *testing.T) {

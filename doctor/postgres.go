@@ -15,21 +15,13 @@ import (
 // conn is the connection that a store in PostgreSQL gives to an examination.
 type conn = *pgx.Conn
 
-// oldestPostgres is the oldest version that the stores are made for.
-const oldestPostgres = 13
-
-// checkConnection adds the checks that both stores in PostgreSQL have: version, TLS, and whether a
-// pooler is in the path, which gives its clients process numbers of its own.
+// checkConnection adds the check of TLS, and reports whether a pooler is in the path, which gives
+// its clients process numbers of its own.
 func (l *list) checkConnection(ctx context.Context, kind string, conn *pgx.Conn) (pooled bool, err error) {
-	var version string
 	var pid uint32
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version'), pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&version, &pid); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 		return false, err
 	}
-	var major int
-	_, _ = fmt.Sscanf(version, "%d", &major)
-	l.check(kind+".version", "PostgreSQL "+version, major < oldestPostgres, Failure, "PostgreSQL "+version+" has not all that locks need",
-		fmt.Sprintf("PostgreSQL %d or later", oldestPostgres), "upgrade it")
 	raw := conn.PgConn().Conn()
 	_, encrypted := raw.(*tls.Conn)
 	l.transport(kind+".tls", raw, encrypted, "sslmode=verify-full in the URL")
@@ -90,15 +82,6 @@ const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transac
 	concat_ws(', ', CASE WHEN row_security_active(c.oid) THEN 'row-level security is active' END,
 		(SELECT string_agg(g.tgname::text, ', ') FROM pg_trigger AS g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D'))
 	FROM (SELECT to_regclass($1::text) AS oid) AS t LEFT JOIN pg_class AS c ON c.oid = t.oid`
-
-// forgetProbes deletes the rows of names that examinations have tried and that are free: the table
-// keeps a row with the last token of each name.
-func forgetProbes(ctx context.Context, store *pgstore.Store) error {
-	return store.WithConn(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "DELETE FROM "+store.Schema()+".locks WHERE name LIKE '%holdfast-doctor/%' AND NOT others AND expires <= clock_timestamp()", pgx.QueryExecModeSimpleProtocol)
-		return err
-	})
-}
 
 // examineAdvisory makes a connection as those for locks.
 func examineAdvisory(ctx context.Context, store *advisory.Store) (all []Finding, err error) {

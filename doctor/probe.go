@@ -40,9 +40,6 @@ func (p *probe) run() error {
 		p.checkNotices()
 	}
 	p.releaseAll()
-	if len(p.owners) > 0 {
-		p.findings.check("trace", "", true, Warning, fmt.Sprintf("the name %q may be taken still: it is free in %v", p.name, probeTTL), "nothing left of the examination", "")
-	}
 	return nil
 }
 
@@ -227,17 +224,14 @@ func (p *probe) timeNotice(notices <-chan struct{}) Finding {
 		f.Found = stepError("wait for a lock that is held", err, "granted, to a second owner").Error()
 		return f
 	}
-	if !res.Waiting {
-		f.Severity, f.Found, f.Want = Note, "no notices: waiters try at intervals (Config.Backoff)", ""
-		if p.guarantees.Queue {
-			f.Severity, f.Want = Warning, "a place in the queue, so that waiters are served in order and at once"
-			f.Remedy = "a connection without a pooler, and the rights for queues that the documentation of the store names"
-		}
+	_, notifies := p.store.(driver.Notifier)
+	if !res.Waiting && p.guarantees.Queue {
+		f.Severity, f.Found, f.Want = Warning, "there is no place in the queue", "a place in the queue, so that waiters are served in order and at once"
+		f.Remedy = "a connection without a pooler, and the rights for queues that the documentation of the store names"
 		return f
 	}
-	if _, notifies := p.store.(driver.Notifier); !notifies {
-		f.Severity, f.Found, f.Want = Note, "no notices: waiters look at intervals", ""
-		return f
+	if !res.Waiting || !notifies {
+		return Finding{Check: f.Check, Severity: Note, Found: "no notices: waiters look at intervals (Config.Backoff)"}
 	}
 	for len(notices) > 0 {
 		<-notices // of the attempt itself

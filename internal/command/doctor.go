@@ -38,8 +38,8 @@ what was found; below it what is wanted, and the command that mends it. They are
   warn     locks work, and a crash, a failover or another user may cost some
   fail     locks do not work, or two may hold one lock
 
-It takes locks below holdfast-doctor/, each for a moment, and leaves nothing of
-them; with --no-probe it only reads. --ttl is the shortest of your locks: a slow
+It takes locks below holdfast-doctor/, each for a moment, and releases them;
+with --no-probe it only reads. --ttl is the shortest of your locks: a slow
 network is bad for short ones only.
 
 Exit code: 0 if there is nothing above unknown; or
