@@ -314,11 +314,12 @@ func defaultHolder() string {
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil { // It quotes the URL, and with it perhaps a password.
-		return nil, fmt.Errorf("holdfast: open store: %w; in a password, characters other than letters and digits are written as %%40 for @", driver.UnknownScheme(""))
+		_, err = driver.Lookup("")
+		return nil, fmt.Errorf("holdfast: open store: %w; in a password, characters other than letters and digits are written as %%40 for @", err)
 	}
-	open, ok := driver.Lookup(u.Scheme)
-	if !ok {
-		return nil, fmt.Errorf("holdfast: open store: %w", driver.UnknownScheme(u.Scheme))
+	open, err := driver.Lookup(u.Scheme)
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: open store: %w", err)
 	}
 	if ctx == nil {
 		return nil, fmt.Errorf("holdfast: open %s store: %w", u.Scheme, errNoContext)

@@ -54,15 +54,3 @@ const (
 	// holders may run at once. Their fencing tokens still differ.
 	FateForgotten
 )
-
-func (f Fate) String() string {
-	switch f {
-	case FateKept:
-		return "kept"
-	case FateFreed:
-		return "freed"
-	case FateForgotten:
-		return "may be forgotten"
-	}
-	return "unknown"
-}

@@ -31,20 +31,15 @@ func Register(scheme string, open Opener) {
 	registry.openers[scheme] = open
 }
 
-// Lookup returns the opener of a URL scheme.
-func Lookup(scheme string) (Opener, bool) {
-	registry.RLock()
-	defer registry.RUnlock()
-	open, ok := registry.openers[scheme]
-	return open, ok
-}
-
-// UnknownScheme returns the error for a URL scheme that has no opener. It matches [ErrInvalid],
+// Lookup returns the opener of a URL scheme. The error for one that has none matches [ErrInvalid],
 // names the registered schemes, and shows what a URL looks like.
-func UnknownScheme(scheme string) error {
+func Lookup(scheme string) (Opener, error) {
 	registry.RLock()
 	defer registry.RUnlock()
+	if open, ok := registry.openers[scheme]; ok {
+		return open, nil
+	}
 	known := strings.Join(slices.Sorted(maps.Keys(registry.openers)), ", ")
-	return fmt.Errorf("%w: no store for scheme %q, there are: %s (importing the package of a store registers it); "+
+	return nil, fmt.Errorf("%w: no store for scheme %q, there are: %s (importing the package of a store registers it); "+
 		"a URL looks like file:///var/lib/locks or redis://host:6379", ErrInvalid, scheme, known)
 }

@@ -18,9 +18,9 @@ func openAt(tb testing.TB, text string) (*Store, error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	open, ok := driver.Lookup("file")
-	if !ok {
-		tb.Fatal("the scheme file is not registered")
+	open, err := driver.Lookup("file")
+	if err != nil {
+		tb.Fatal(err)
 	}
 	s, err := open(context.Background(), u)
 	if err != nil {

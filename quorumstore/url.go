@@ -66,9 +66,9 @@ func openNode(ctx context.Context, raw string, seen map[string]bool) (driver.Sto
 		return nil, fmt.Errorf("%w: another node has the same URL", driver.ErrInvalid)
 	}
 	seen[same.String()] = true
-	open, ok := driver.Lookup(u.Scheme)
-	if !ok {
-		return nil, driver.UnknownScheme(u.Scheme)
+	open, err := driver.Lookup(u.Scheme)
+	if err != nil {
+		return nil, err
 	}
 	return open(ctx, u)
 }

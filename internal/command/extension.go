@@ -42,7 +42,7 @@ func (s stores) missing() string {
 				return missing
 			}
 		}
-		if _, linked := driver.Lookup(scheme); !linked && extensions[scheme] != "" {
+		if _, err := driver.Lookup(scheme); err != nil && extensions[scheme] != "" {
 			return extensions[scheme]
 		}
 	}

@@ -95,9 +95,9 @@ func Opens(t *testing.T, text string, good bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, ok := driver.Lookup(u.Scheme)
-	if !ok {
-		t.Fatalf("no opener for %s", u.Scheme)
+	open, err := driver.Lookup(u.Scheme)
+	if err != nil {
+		t.Fatal(err)
 	}
 	store, err := open(t.Context(), u)
 	if good != (err == nil) {
