@@ -48,12 +48,6 @@ func (e *Election) beginTerm(lockCtx context.Context) *leadership {
 	return l
 }
 
-// finish ends the term when lead has returned.
-func (l *leadership) finish() {
-	l.end(errLeadReturned)
-	l.reason = context.Cause(l.Context)
-}
-
 // releaseLock releases the lock of the term, and wakes the calls of Resign that
 // wait for it.
 func (e *Election) releaseLock(l *leadership) {

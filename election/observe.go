@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -17,9 +16,6 @@ import (
 // holdfast.ErrUnavailable; holdfast.ErrUnsupported if the store cannot look locks
 // up; holdfast.ErrInvalid.
 func (e *Election) Leader(ctx context.Context) (Term, error) {
-	if e.locks == nil {
-		return Term{}, e.noClientError()
-	}
 	holds, err := e.locks.Lookup(ctx, e.name)
 	switch {
 	case errors.Is(err, holdfast.ErrNotHeld), err == nil && holds[0].Kept:
@@ -39,7 +35,7 @@ func (e *Election) Leader(ctx context.Context) (Term, error) {
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		var last Term
-		yielded := false // last is valid
+		yielded := false // whether last is valid
 		for ctx.Err() == nil {
 			term, err := e.Leader(ctx)
 			noLeader := errors.Is(err, ErrNoLeader)
@@ -62,8 +58,4 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 			}
 		}
 	}
-}
-
-func (e *Election) noClientError() error {
-	return fmt.Errorf("election: %q: %w: the client is nil", e.name, holdfast.ErrInvalid)
 }

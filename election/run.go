@@ -27,22 +27,13 @@ import (
 //     when it is released;
 //   - ctx.Err() when ctx has ended and lead has returned;
 //   - an error that every further attempt would return again:
-//     holdfast.ErrInvalid (also if the Client, ctx or lead is nil),
-//     ErrUnsupported, ErrCorrupt, ErrClosed, or ErrRunning.
+//     holdfast.ErrInvalid, ErrUnsupported, ErrCorrupt, ErrClosed, or ErrRunning.
 //
 // Run tries a store that cannot be reached again for as long as it takes. When
 // Run returns, the lock is free, unless its release could not be confirmed. Then the
 // error matches holdfast.ErrUnavailable, and the lock is free after the TTL at the
 // latest. If lead panics, the lock is released and the panic goes on.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Term) error) error {
-	switch {
-	case e.locks == nil:
-		return e.noClientError()
-	case ctx == nil:
-		return fmt.Errorf("election: %q: %w: ctx is nil", e.name, holdfast.ErrInvalid)
-	case lead == nil:
-		return fmt.Errorf("election: %q: %w: the function is nil", e.name, holdfast.ErrInvalid)
-	}
 	if !e.running.TryLock() {
 		return ErrRunning
 	}
@@ -86,7 +77,10 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
 	err = e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
 		current = e.beginTerm(lockCtx)
-		defer current.finish()
+		defer func() {
+			current.end(errLeadReturned)
+			current.reason = context.Cause(current.Context)
+		}()
 		return lead(current, current.term)
 	})
 	if current != nil {
