@@ -56,10 +56,6 @@ torture: needs ## Find out whether the locks are locks, ten minutes for each sto
 		TEST_S3_SERVER=$$s3 $(GO) run ./cmd/holdfast-torture -own $$store -for $(or $(for),10m) -report ../torture || exit 1; \
 	done
 
-.PHONY: fuzz
-fuzz: ## Fuzz what reads foreign input, a minute each
-	scripts/fuzz
-
 .PHONY: api
 api: ## Write the listing of the exported API anew
 	$(GO) test ./api -update

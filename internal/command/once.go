@@ -110,21 +110,13 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	case !held:
 		return &exitError{err: errors.New(r.nothingToDo(run))}
 	case notRun != nil && r.atMostOnce:
-		removeRunRecord(client, run.Record)
+		// It has not begun after all. If the store does not answer, the record stays.
+		_, _ = client.Break(context.WithoutCancel(sup.Context()), run.Record, 0)
 		fallthrough
 	case notRun != nil:
 		return r.startFailed(notRun)
 	}
 	return r.commandEnded(result, length, r.releaseError(err))
-}
-
-// removeRunRecord removes the record of a run that has not begun after all. If the store does not
-// answer, the record stays.
-func removeRunRecord(client *holdfast.Client, record string) {
-	const timeout = 3 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	_, _ = client.Break(ctx, record, 0)
 }
 
 // slotText shows a slot by the clock of its start.

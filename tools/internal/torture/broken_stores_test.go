@@ -28,9 +28,7 @@ var variants map[string]variant
 
 func init() { // they need options, which needs them
 	variants = map[string]variant{
-		"no owner check":          {broken(func(s soundStore) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
-		"tokens that fall":        {broken(func(s soundStore) driver.Store { return &fallingTokens{s} }), onMemory, "token order"},
-		"one more than the limit": {broken(func(s soundStore) driver.Store { return &oneMore{s} }), limited(onFiles), "above the limit"},
+		"no owner check": {broken(func(s soundStore) driver.Store { return &yesMan{s} }), onRedis, "two holders"},
 
 		// These have a mistake of their own in runUnderDo.
 		"Do says nil": {broken(func(s soundStore) driver.Store { return s }), onRedis, "false nil"},
@@ -80,59 +78,9 @@ func onRedis(t *testing.T) torture.Options {
 	return partitioned(options(t, "redis://"+servers.StartRedis(t).Addr))
 }
 
-// onMemory is a store of one process, with nothing done to it.
-func onMemory(t *testing.T) torture.Options {
-	o := options(t, "memory:")
-	o.Procs, o.Workers, o.Names, o.TTL, o.Faults = 1, 12, 1, biteTTL, nil
-	return o
-}
-
-// onFiles is a store of several processes, with nothing done to it: a process alone does not ask
-// for more than the limit.
-func onFiles(t *testing.T) torture.Options {
-	o := options(t, "file:"+t.TempDir())
-	o.Names, o.TTL, o.Faults = 1, biteTTL, nil
-	return o
-}
-
-func limited(stage func(t *testing.T) torture.Options) func(t *testing.T) torture.Options {
-	return func(t *testing.T) torture.Options {
-		o := stage(t)
-		o.Limit = 5
-		return o
-	}
-}
-
 func partitioned(o torture.Options) torture.Options {
 	o.TTL, o.Long, o.Faults = biteTTL, 50, []torture.Fault{torture.Partition}
 	return o
-}
-
-// fallingTokens has each token below the one before.
-type fallingTokens struct{ soundStore }
-
-func (s *fallingTokens) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	req.Place = 0
-	res, err := s.Store.Acquire(ctx, req)
-	if res.Granted {
-		res.Token = 1<<62 - res.Token
-	}
-	return res, err
-}
-
-func (s *fallingTokens) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	reqs = slices.Clone(reqs)
-	for i := range reqs {
-		reqs[i].Token = 0
-	}
-	return s.Store.Renew(ctx, reqs)
-}
-
-// Guarantees claims no queue, since notices would have the tokens of the store.
-func (s *fallingTokens) Guarantees() driver.Guarantees {
-	can := s.Store.Guarantees()
-	can.Queue = false
-	return can
 }
 
 // brokenDo are mistakes in Do, by the names of the variants that have them.
@@ -167,16 +115,6 @@ func ofTestbed(t *testing.T, kind string, ttl time.Duration) torture.Options {
 	o.Foreign = true
 	o.Servers, o.Recovery = place.Servers, place.Recovery
 	return o
-}
-
-// oneMore grants one more than the limit.
-type oneMore struct{ soundStore }
-
-func (s *oneMore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if req.Limit > 1 {
-		req.Limit++
-	}
-	return s.Store.Acquire(ctx, req)
 }
 
 // yesMan grants what is held.
