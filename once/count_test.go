@@ -73,26 +73,24 @@ func TestWithin(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			return nil
 		})
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(result, err)
 		time.Sleep(21*time.Hour - time.Second)
 		result, err = once.Within(ctx, locks, "job", 23*time.Hour, nil, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(result, err)
 		grain := store.Guarantees().Grain
 		if left := time.Until(result.Until); left != time.Second+grain {
 			t.Errorf("it counts for %v more, want 1s and the grain", left)
 		}
-		result, err = once.Do(ctx, locks, "job", nil, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(once.Do(ctx, locks, "job", nil, nothing))
 		time.Sleep(time.Second + grain)
 		result, err = once.Within(ctx, locks, "job", time.Hour, nil, func(context.Context) error {
 			time.Sleep(2 * time.Hour) // longer than it counts
 			return nil
 		})
-		want(t, once.Ran, result, err)
-		result, err = once.Do(ctx, other, "job", nil, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(result, err)
+		want(t, once.Ran)(once.Do(ctx, other, "job", nil, nothing))
 		result, err = once.Within(ctx, locks, "job", time.Hour, nil, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(result, err)
 		for _, every := range []time.Duration{0, -1, 2 * driver.MaxTTL} {
 			if _, err := once.Within(ctx, locks, "job", every, nil, nothing); !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("within %v: %v", every, err)
@@ -114,8 +112,7 @@ func TestMaxHold(t *testing.T) {
 			t.Errorf("%v, %v after %v", result, err, took)
 		}
 		time.Sleep(time.Minute)
-		result, err = once.Do(ctx, locks, "job", nil, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(once.Do(ctx, locks, "job", nil, nothing))
 	})
 }
 
@@ -133,14 +130,12 @@ func TestAtMostOnceAfterAPause(t *testing.T) {
 			faulty.Set(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
 				if calls++; calls == 2 { // after the job, the mark
 					time.Sleep(o.TTL + store.Guarantees().Grain + time.Second)
-					result, err := once.Do(t.Context(), storetest.Client(t, store, "second"), "job", o, run)
-					want(t, once.Ran, result, err)
+					want(t, once.Ran)(once.Do(t.Context(), storetest.Client(t, store, "second"), "job", o, run))
 				}
 				apply()
 				return nil
 			})
-			result, err := once.Do(t.Context(), storetest.Client(t, faulty, "first"), "job", o, run)
-			want(t, once.Done, result, err)
+			want(t, once.Done)(once.Do(t.Context(), storetest.Client(t, faulty, "first"), "job", o, run))
 			if runs != 1 {
 				t.Errorf("%d runs, want 1", runs)
 			}
@@ -163,8 +158,7 @@ func TestAtMostOnceAfterAPause(t *testing.T) {
 			if result.Verdict != once.Unknown || !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("%v, %v; want ErrLost", result, err)
 			}
-			result, err = once.Do(t.Context(), storetest.Client(t, store, "second"), "job", o, nothing)
-			want(t, once.Done, result, err)
+			want(t, once.Done)(once.Do(t.Context(), storetest.Client(t, store, "second"), "job", o, nothing))
 		})
 	})
 }

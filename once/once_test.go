@@ -16,11 +16,13 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-// want checks a verdict and that there was no error.
-func want(t *testing.T, verdict once.Verdict, got once.Result, err error) {
-	t.Helper()
-	if err != nil || got.Verdict != verdict {
-		t.Errorf("%v, %v; want %v", got, err, verdict)
+// want checks that a call has a verdict and no error.
+func want(t *testing.T, verdict once.Verdict) func(once.Result, error) {
+	return func(got once.Result, err error) {
+		t.Helper()
+		if err != nil || got.Verdict != verdict {
+			t.Errorf("%v, %v; want %v", got, err, verdict)
+		}
 	}
 }
 
@@ -34,18 +36,16 @@ func TestFailureIsRepeated(t *testing.T) {
 		if result.Verdict != once.Ran || err != ours {
 			t.Errorf("%v, %v", result, err)
 		}
-		result, err = once.Do(ctx, locks, "job", o, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(once.Do(ctx, locks, "job", o, nothing))
 		time.Sleep(9 * time.Minute)
 		result, err = once.Do(ctx, locks, "job", o, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(result, err)
 		grain := store.Guarantees().Grain
 		if left := time.Until(result.Until); left != time.Minute+grain {
 			t.Errorf("it counts as done for %v more, want 1m and the grain", left)
 		}
 		time.Sleep(time.Minute + grain)
-		result, err = once.Do(ctx, locks, "job", o, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(once.Do(ctx, locks, "job", o, nothing))
 	})
 }
 
@@ -59,15 +59,14 @@ func TestAtMostOnce(t *testing.T) {
 		if result.Verdict != once.Ran || err != ours {
 			t.Errorf("%v, %v", result, err)
 		}
-		result, err = once.Do(ctx, locks, "job", o, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(once.Do(ctx, locks, "job", o, nothing))
 
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = once.Do(ctx, locks, "other", o, func(context.Context) error { panic("boom") })
 		}()
 		result, err = once.Do(ctx, locks, "other", o, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Done)(result, err)
 		if _, err := locks.Lookup(ctx, "other"); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("the lock after a panic: %v", err)
 		}
@@ -89,8 +88,7 @@ func TestCrashedRunIsRepeated(t *testing.T) {
 				return nil
 			})
 			synctest.Wait()
-			result, err := once.Do(t.Context(), storetest.Client(t, store, "second"), "job", &o, nothing)
-			want(t, verdict, result, err)
+			want(t, verdict)(once.Do(t.Context(), storetest.Client(t, store, "second"), "job", &o, nothing))
 		})
 	}
 }
@@ -109,25 +107,24 @@ func TestBusy(t *testing.T) {
 			synctest.Wait()
 			for _, locks := range []*holdfast.Client{first, second} {
 				result, err := once.Do(ctx, locks, "job", nil, nothing)
-				want(t, once.Busy, result, err)
+				want(t, once.Busy)(result, err)
 				if result.Holder != "first" || !result.Until.After(time.Now()) {
 					t.Errorf("%+v", result)
 				}
 			}
-			result, err := once.Do(ctx, second, "job", &once.Options{Wait: time.Minute}, nothing)
-			want(t, once.Busy, result, err)
+			want(t, once.Busy)(once.Do(ctx, second, "job", &once.Options{Wait: time.Minute}, nothing))
 
 			limited, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			result, err = once.Do(limited, second, "job", &once.Options{Wait: time.Hour}, nothing)
+			result, err := once.Do(limited, second, "job", &once.Options{Wait: time.Hour}, nothing)
 			if !errors.Is(err, context.DeadlineExceeded) || result.Verdict != once.Unknown {
 				t.Errorf("%v, %v; want the end of the context", result, err)
 			}
 			result, err = once.Do(ctx, second, "job", &once.Options{Wait: 2 * time.Hour}, nothing)
 			if ends == nil {
-				want(t, once.Done, result, err)
+				want(t, once.Done)(result, err)
 			} else {
-				want(t, once.Ran, result, err)
+				want(t, once.Ran)(result, err)
 			}
 		})
 	}
@@ -145,18 +142,15 @@ func TestLongRunsDoNotOverlap(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Hour)
-		result, err := once.Every(ctx, other, "job", time.Hour, nil, nothing)
-		want(t, once.Busy, result, err)
+		want(t, once.Busy)(once.Every(ctx, other, "job", time.Hour, nil, nothing))
 
 		began := time.Now()
-		result, err = once.Every(ctx, other, "job", time.Hour, &once.Options{Wait: time.Hour}, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(once.Every(ctx, other, "job", time.Hour, &once.Options{Wait: time.Hour}, nothing))
 		if waited := time.Since(began); waited != 30*time.Minute {
 			t.Errorf("it ran after %v, want 30m", waited)
 		}
 		time.Sleep(30 * time.Minute)
-		result, err = once.Every(ctx, locks, "job", time.Hour, nil, nothing)
-		want(t, once.Ran, result, err)
+		want(t, once.Ran)(once.Every(ctx, locks, "job", time.Hour, nil, nothing))
 	})
 }
 
@@ -172,8 +166,7 @@ func TestMissedSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(time.Hour, func() { lock.Release() })
-		result, err := once.In(ctx, other, "job", slot, &once.Options{Wait: 2 * time.Hour}, nothing)
-		want(t, once.Missed, result, err)
+		want(t, once.Missed)(once.In(ctx, other, "job", slot, &once.Options{Wait: 2 * time.Hour}, nothing))
 	})
 }
 
@@ -187,9 +180,8 @@ func TestContextOfTheCaller(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		want(t, once.Ran, result, err)
-		result, err = once.Do(t.Context(), locks, "job", nil, nothing)
-		want(t, once.Done, result, err)
+		want(t, once.Ran)(result, err)
+		want(t, once.Done)(once.Do(t.Context(), locks, "job", nil, nothing))
 	})
 }
 
