@@ -221,26 +221,6 @@ func TestUsers(t *testing.T) {
 		req.Name = fmt.Sprint("beside a neighbor ", n)
 		grant(t, writer, req)
 	}
-
-	// A refused user leaves no lease for each try.
-	countLeases := func() int {
-		leases, err := root.Leases(t.Context())
-		must(t, err)
-		return len(leases.Leases)
-	}
-	before := countLeases()
-	for range 3 {
-		refused := request("refused", time.Hour)
-		refused.Name = "another"
-		for _, s := range []*Store{neighbor, team} {
-			if res, err := s.Acquire(t.Context(), refused); !driver.IsNotApplied(err) {
-				t.Errorf("Acquire without a right: %+v, %v, want it refused", res, err)
-			}
-		}
-	}
-	if left := countLeases() - before; left > 1 {
-		t.Errorf("refused users leave %d leases", left)
-	}
 }
 
 // The user and the password of the environment are those of a URL without any.

@@ -12,7 +12,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -72,31 +71,22 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 }
 
 // publish returns the Records of the holds and keeps of names, with the time that is left of each,
-// which is that of its lease. It asks for those of 16 leases at a time.
+// which is that of its lease.
 func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	left := map[int64]*time.Duration{} // by lease
-	var lefts []*time.Duration         // of the records
+	left := map[int64]time.Duration{} // by lease
 	for _, q := range queues {
 		for _, r := range q.holds() {
-			d := left[r.kv.Lease]
-			if d == nil {
-				d = new(time.Duration)
-				left[r.kv.Lease] = d
-				group.Go(func() (err error) {
-					*d, err = s.remaining(groupCtx, clientv3.LeaseID(r.kv.Lease))
-					return err
-				})
+			rec, id := r.public(q.waiting()), r.kv.Lease
+			if left[id] == 0 {
+				d, err := s.remaining(ctx, clientv3.LeaseID(id))
+				if err != nil {
+					return nil, err
+				}
+				left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
 			}
-			records, lefts = append(records, r.public(q.waiting())), append(lefts, d)
+			rec.Remaining = left[id]
+			records = append(records, rec)
 		}
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for i := range records {
-		records[i].Remaining = cmp.Or(max(*lefts[i], 0), time.Second/2) // the server rounds down
 	}
 	return records, nil
 }

@@ -11,8 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -140,36 +138,18 @@ func (s *Store) prolong(ctx context.Context, l *lease) error {
 	})
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
-// stream stays open, since a client with a password is authenticated for each.
+// keepAlive returns for how many seconds a lease lasts from now on. The end of ctx ends its stream.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	isNew, streamCtx := s.stream == nil, context.Context(nil)
-	if isNew {
-		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
+	stream, err := s.leasing.LeaseKeepAlive(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return 0, err
 	}
-	defer context.AfterFunc(ctx, s.endStream)()
-	var resp *pb.LeaseKeepAliveResponse
-	var err error
-	if isNew {
-		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
+	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
+	resp, err := stream.Recv()
+	if err == nil && resp.TTL <= 0 {
+		err = rpctypes.ErrLeaseNotFound
 	}
-	if err == nil {
-		_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
-		resp, err = s.stream.Recv()
-	}
-	switch {
-	case err == nil && resp.TTL > 0:
-		return resp.TTL, nil
-	case err == nil:
-		return 0, rpctypes.ErrLeaseNotFound
-	case ctx.Err() != nil:
-		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
-	case !isNew: // It may have ended long ago: a new one may do.
-		err = status.Error(codes.Unavailable, status.Convert(err).Message())
-	}
-	s.endStream()
-	s.stream = nil
-	return 0, err
+	return resp.GetTTL(), err
 }
 
 // tokenBase returns what is added to create revisions, so that tokens are above those of other
@@ -227,7 +207,7 @@ func (s *Store) sweep() {
 				continue
 			}
 			if !s.isOurs(e.on) {
-				s.forget(e)
+				s.forget(e.name, e.owner)
 				continue
 			}
 			conditions := []clientv3.Cmp{e.is()}
@@ -253,23 +233,8 @@ func (s *Store) sweep() {
 					continue
 				}
 			}
-			s.forget(e)
+			s.forget(e.name, e.owner)
 		}
 		s.mu.Unlock()
 	}
-}
-
-// endEntry deletes the key of an entry, and forgets the entry. It reports whether it has deleted
-// the key.
-func (s *Store) endEntry(ctx context.Context, e *entry) (ended bool, err error) {
-	resp, err := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
-	if err != nil {
-		return false, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.entries[[2]string{e.name, e.owner}]; known != nil {
-		s.forget(known)
-	}
-	return resp.Succeeded, nil
 }

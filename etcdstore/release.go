@@ -36,49 +36,45 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 			return false, err
 		}
 	}
-	ended, err = s.endEntry(ctx, e)
-	return ended && req.Keep == 0, err // What has nothing to keep is a place, or may be under way.
+	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(req.Name, req.Owner)
+	return resp.Succeeded && req.Keep == 0, nil // What has nothing to keep is a place, or may be under way.
 }
 
 // keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
 // only if nothing else has since it was read, so that a request which arrives late does nothing.
 func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	var lease clientv3.LeaseID
-	for try := 0; ; try++ {
-		if err := pause(ctx, try); err != nil {
-			return false, driver.NotApplied(err)
-		}
-		q, err := s.readQueue(ctx, req.Name)
-		if err != nil {
-			return false, driver.NotApplied(err)
-		}
-		i := q.index(req.Owner)
-		if i < 0 || i >= len(q.holds()) {
-			return false, nil
-		}
-		if lease == 0 {
-			grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
-			if err != nil {
-				return false, driver.NotApplied(storeError(err))
-			}
-			lease = grant.ID
-		}
-		kept := *q.records[i]
-		kept.Kept, kept.Holder, kept.Metadata = true, "", nil
-		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
-			[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(lease))})
-		if err != nil {
-			return false, err
-		}
-		if resp.Succeeded {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if known := s.entries[[2]string{req.Name, req.Owner}]; known != nil {
-				s.forget(known)
-			}
-			return true, nil
-		}
+	q, err := s.readQueue(ctx, req.Name)
+	if err != nil {
+		return false, driver.NotApplied(err)
 	}
+	i := q.index(req.Owner)
+	if i < 0 || i >= len(q.holds()) {
+		return false, nil
+	}
+	grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
+	if err != nil {
+		return false, driver.NotApplied(storeError(err))
+	}
+	kept := *q.records[i]
+	kept.Kept, kept.Holder, kept.Metadata = true, "", nil
+	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
+		[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(grant.ID))})
+	if err == nil && !resp.Succeeded {
+		err = errChanged
+	}
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(req.Name, req.Owner)
+	return true, nil
 }
 
 // Break implements [driver.Store].

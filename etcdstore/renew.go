@@ -149,7 +149,7 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry
 	_, isThere := s.note(r.entry, q)
 	s.mu.Lock()
 	if !isThere {
-		s.forget(r.entry)
+		s.forget(r.Name, r.Owner)
 	}
 	e, mayStay := *r.entry, s.mayStay(r)
 	s.mu.Unlock()

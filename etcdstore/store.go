@@ -44,11 +44,9 @@ type Store struct {
 	writes     batch.Queue[*call]
 	sweeper    sync.Once
 
-	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
-	stream    pb.Lease_LeaseKeepAliveClient
-	endStream context.CancelFunc
-	session   int64 // the upper bits of the numbers of leases
-	grants    int64 // how many leases were requested
+	turn    chan struct{} // has room for the caller that asks for a lease
+	session int64         // the upper bits of the numbers of leases
+	grants  int64         // how many leases were requested
 
 	mu      sync.Mutex           // guards all below, and the leases and entries
 	entries map[[2]string]*entry // that were requested through this Store, by name and owner
@@ -184,14 +182,18 @@ func (s *Store) goWhileOpen(f func()) {
 	}
 }
 
-// forget removes an entry that is over, or that another Store has. If its Acquire may be under way
-// still, what that makes must not live as long as the Store, so its lease is given up. The caller
-// holds s.mu.
-func (s *Store) forget(e *entry) {
+// forget removes the entry of an owner that is over, or that another Store has. If its Acquire may be
+// under way still, what that makes must not live as long as the Store, so its lease is given up. The
+// caller holds s.mu.
+func (s *Store) forget(name, owner string) {
+	e := s.entries[[2]string{name, owner}]
+	if e == nil {
+		return
+	}
 	if l := s.leaseOf(e.on); l != nil && e.token == 0 {
 		l.givenUp = true
 	}
-	delete(s.entries, [2]string{e.name, e.owner})
+	delete(s.entries, [2]string{name, owner})
 	if e.unwatch != nil {
 		e.unwatch()
 	}

@@ -104,17 +104,10 @@ func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.C
 }
 
 // explain returns an error that matches context.DeadlineExceeded if err is that of a deadline, also
-// of one that gRPC or a member has noticed. It adds what may be wrong with the address.
+// of one that gRPC or a member has noticed.
 func explain(err error) error {
 	if isLate(err) && !errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-	}
-	switch text := err.Error(); {
-	case strings.Contains(text, "reading server preface"):
-		return fmt.Errorf("%w; perhaps it is no etcd server, one with TLS (etcds://), or a proxy whose server is down", err)
-	case strings.Contains(text, "does not look like a TLS handshake"), strings.Contains(text, "handshake failed: EOF"),
-		strings.Contains(text, "handshake failed: ") && strings.Contains(text, "connection reset by peer"):
-		return fmt.Errorf("%w; perhaps it is no etcd server, a proxy whose server is down, or a server without TLS (etcd://)", err)
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err
 }

@@ -8,11 +8,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
@@ -21,48 +18,42 @@ import (
 
 func init() { doctor.Register(examine) }
 
-const (
-	statusTimeout = 2 * time.Second  // of the status of a member
-	electionTime  = 10 * time.Second // after the leader has died, with the default timeouts
-)
+const statusTimeout = 2 * time.Second // of the status of a member
 
-// examine reads the status of each member that the client has an address of, and the list of
-// members. Whether the user may do what locks need, the probe of package doctor shows.
-func examine(ctx context.Context, store driver.Store, o doctor.Options) (all []doctor.Finding, isEtcd bool, err error) {
+// examine reads the status of each member that the client has an address of. Whether the user may
+// do what locks need, and whether there is a majority, the probe of package doctor shows.
+func examine(ctx context.Context, store driver.Store, _ doctor.Options) (all []doctor.Finding, isEtcd bool, err error) {
 	s, ok := store.(*etcdstore.Store)
 	if !ok {
 		return nil, false, nil
 	}
-	client := s.Client()
 	add := func(check, server string, severity doctor.Severity, found, want, remedy string) {
 		all = append(all, doctor.Finding{Check: check, Server: server, Severity: severity, Found: found, Want: want, Remedy: remedy})
 	}
-	serves, clusters := 0, map[uint64]bool{}
-	for _, endpoint := range client.Endpoints() {
+	clusters := map[uint64]bool{}
+	for _, endpoint := range s.Client().Endpoints() {
 		addr := endpoint
 		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
 			addr = u.Host
 		}
 		limited, cancel := context.WithTimeout(ctx, statusTimeout)
-		state, err := client.Status(limited, endpoint)
+		state, err := s.Client().Status(limited, endpoint)
 		cancel()
-		switch {
-		case err != nil:
+		if err != nil {
 			add("etcd.member", addr, doctor.Warning, "it cannot be reached: "+err.Error(), "all members in service", "start it, or leave it out of the URL")
 			continue
+		}
+		clusters[state.Header.ClusterId] = true
+		switch {
 		case state.IsLearner:
 			add("etcd.member", addr, doctor.Failure, "it is a learner, and refuses requests", "a member that votes", fmt.Sprintf("etcdctl member promote %x", state.Header.MemberId))
 		case state.Leader == 0:
 			add("etcd.member", addr, doctor.Warning, "it has no leader: it is cut off, or a majority of the members is down", "a connection to the other members", "etcdctl endpoint health --cluster")
 		default:
-			serves++
-			add("etcd.member", addr, doctor.OK, "it serves, and has a leader", "", "")
+			add("etcd.member", addr, doctor.OK, "it serves, has a leader, and is of version "+state.Version, "", "")
 		}
-		clusters[state.Header.ClusterId] = true
 		if revokesWrongly(state.Version) {
 			add("etcd.version", addr, doctor.Warning, "version "+state.Version+" may end a lease that is kept alive, while a leader that was deposed is slow", "3.4.31, 3.5.13 or later", "upgrade it")
-		} else {
-			add("etcd.version", addr, doctor.OK, "version "+state.Version, "", "")
 		}
 		if alarms := strings.Join(state.Errors, "; "); strings.Contains(alarms, "NOSPACE") || strings.Contains(alarms, "CORRUPT") {
 			add("etcd.space", addr, doctor.Failure, "the cluster grants nothing: "+alarms, "no alarm",
@@ -71,25 +62,6 @@ func examine(ctx context.Context, store driver.Store, o doctor.Options) (all []d
 	}
 	if len(clusters) > 1 {
 		add("etcd.members", "", doctor.Failure, "the addresses are of two clusters, each of which grants every lock", "members of one cluster", "leave the addresses of the other cluster out of the URL")
-		return all, true, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	list, err := client.MemberList(limited)
-	if err != nil { // Without a majority there is no list, and no lock.
-		return all, true, err
-	}
-	n := len(slices.DeleteFunc(list.Members, func(m *pb.Member) bool { return m.IsLearner }))
-	switch text := fmt.Sprintf("%d members, of which %d may fail", n, (n-1)/2); {
-	case serves < n && serves < len(client.Endpoints()):
-		add("etcd.members", "", doctor.Warning, fmt.Sprintf("%d of %d members serve at the addresses in the URL", serves, n), "all members in service, and in the URL", "see the members that do not serve")
-	case n%2 == 0 || n == 1:
-		add("etcd.members", "", doctor.Note, text, "an odd number of members, at least 3", "add a member, first as a learner: see etcd's runtime reconfiguration")
-	default:
-		add("etcd.members", "", doctor.OK, text, "", "")
-	}
-	if o.TTL < electionTime {
-		add("etcd.ttl", "", doctor.Note, fmt.Sprintf("a TTL of %v may end while a leader is elected", o.TTL), fmt.Sprintf("%v or more", electionTime), "a longer TTL, or --ttl of this command if yours is longer")
 	}
 	return all, true, nil
 }

@@ -54,9 +54,6 @@ func TestExamine(t *testing.T) {
 	if f := examine(append(all, other.Addr)...)["etcd.members"]; f.Severity != doctor.Failure {
 		t.Errorf("two clusters: %v", f)
 	}
-	if f := examine(other.Addr)["etcd.members"]; f.Severity != doctor.Note {
-		t.Errorf("a single member: %v", f)
-	}
 	other.RaiseNoSpace()
 	if f := examine(other.Addr)["etcd.space"]; f.Severity != doctor.Failure {
 		t.Errorf("no space: %v", f)
