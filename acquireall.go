@@ -82,7 +82,10 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 			}
 		}
 		if err == nil {
-			set := newLockSet(ctx, c, locks)
+			set := &LockSet{locks: locks, lockContext: lockContext{c: c, valuesCtx: ctx}}
+			for _, l := range locks {
+				l.cancelWith(func(reason error) { set.endContext(&reason) })
+			}
 			if err = set.Err(); err == nil { // None was lost meanwhile.
 				return set, nil
 			}
@@ -128,25 +131,7 @@ func forEachLock(n int, f func(i int)) {
 // after Release. It must not be copied.
 type LockSet struct {
 	lockContext
-	locks   []*Lock // sorted by name
-	release func() error
-}
-
-// newLockSet returns a LockSet of locks. Its context has the values of ctx.
-func newLockSet(ctx context.Context, c *Client, locks []*Lock) *LockSet {
-	s := &LockSet{locks: locks, lockContext: lockContext{c: c, valuesCtx: ctx}}
-	s.release = sync.OnceValue(func() error {
-		c.mu.Lock()
-		s.endContext(&ErrReleased)
-		c.mu.Unlock()
-		errs := make([]error, len(locks))
-		forEachLock(len(locks), func(i int) { errs[i] = locks[i].Release() })
-		return errors.Join(errs...)
-	})
-	for _, l := range locks {
-		l.cancelWith(func(reason error) { s.endContext(&reason) })
-	}
-	return s
+	locks []*Lock // sorted by name
 }
 
 // registerWork registers work with each of the locks, or with none.
@@ -225,4 +210,11 @@ func (s *LockSet) Context() context.Context {
 // free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
 // unconfirmed release; the others are released in any case. Further calls do nothing and return the
 // same.
-func (s *LockSet) Release() error { return s.release() }
+func (s *LockSet) Release() error {
+	s.c.mu.Lock()
+	s.endContext(&ErrReleased)
+	s.c.mu.Unlock()
+	errs := make([]error, len(s.locks))
+	forEachLock(len(s.locks), func(i int) { errs[i] = s.locks[i].Release() })
+	return errors.Join(errs...)
+}
