@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/internal/retry"
-	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
 const (
@@ -143,7 +142,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 			s.listener.notices.Receive(tag, number)
 		case idle:
 			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
-			_, err := conn.Exec(ctx, pgclient.PingStatement, pgx.QueryExecModeExec)
+			err := conn.Ping(ctx)
 			cancel()
 			if err != nil {
 				return

@@ -33,23 +33,17 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // query runs one statement, in a transaction of its own, and returns its rows. The text has the
-// schema as @.
-func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) ([]T, error) {
+// schema as @. Statements are prepared if the pool prepares its own, until it turns out that a
+// pooler in the path has no prepared statements.
+func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
 	ctx, cancel := withGrace(ctx)
 	defer cancel()
-	return send(ctx, s, from, s.sql(text), args, row)
-}
-
-// send is query with a context that has its grace, and a text with the schema. Statements are
-// prepared if the pool prepares its own, until it turns out that a pooler in the path has no
-// prepared statements.
-func send[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
 	err = s.run(ctx, from, func(c *pgx.Conn) error {
 		sent := args
 		if s.unprepared.Load() {
 			sent = append([]any{pgx.QueryExecModeExec}, args...)
 		}
-		rows, err := c.Query(ctx, text, sent...)
+		rows, err := c.Query(ctx, s.sql(text), sent...)
 		if err == nil {
 			all, err = pgx.CollectRows(rows, row)
 		}

@@ -67,7 +67,7 @@ type verb struct {
 // init prepares the verb whose statement, with the name of a function in the place of %s, this is.
 func (v *verb) init(s *Store, text, first, second string) {
 	v.s = s
-	v.first, v.second = s.sql(fmt.Sprintf(text, first)), s.sql(fmt.Sprintf(text, second))
+	v.first, v.second = fmt.Sprintf(text, first), fmt.Sprintf(text, second)
 	v.queue = batch.Queue[*call]{
 		Send:       v.send,
 		Name:       func(c *call) string { return c.name },
@@ -104,7 +104,7 @@ func (v *verb) send(ctx context.Context, calls []*call) {
 
 // ask sends calls in one statement. The answers come in their order.
 func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
-	answers, err := send(ctx, v.s, v.s.pool.acquire, text, v.args(calls), v.scan)
+	answers, err := query(ctx, v.s, v.s.pool.acquire, text, v.args(calls), v.scan)
 	if err != nil {
 		return err
 	}

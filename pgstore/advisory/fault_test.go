@@ -539,6 +539,12 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	if got := stateOf(t, s, waiter); got != driver.Held {
 		t.Errorf("the waiter that was told is %v, want held", got)
 	}
+	s.mu.Lock()
+	got, err := s.renewed(&driver.RenewRequest{Name: "name", Owner: waiter.Owner, TTL: time.Minute}, s.main, nil)
+	s.mu.Unlock()
+	if err == nil || got.State != driver.Unknown {
+		t.Errorf("after the reply of another session than its own it is %v, %v, want unknown", got, err)
+	}
 	release(t, s, waiter)
 	proxy.PassMarked(faultproxy.Up)
 	if res := <-answer; !res.Granted {

@@ -18,8 +18,8 @@ const sequenceLockKey = -7386017462359302110
 // raiseTokenStatement draws a token, and sets a sequence that is behind the server's clock to a
 // second ahead of it: between the reading and the setting other sessions may draw, a million times
 // for a token to be granted twice.
-var raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
-	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, ` + pgclient.Microseconds("pg_catalog.clock_timestamp()") + ` AS clock FROM turn)
+const raiseTokenStatement = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
+	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, (extract(epoch FROM pg_catalog.clock_timestamp())::double precision * 1000000::double precision)::bigint AS clock FROM turn)
 	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn`
 
 // raiseToken sees to it that no token is below the clock of the server. Every session does so
