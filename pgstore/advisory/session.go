@@ -58,7 +58,7 @@ type call struct {
 	statement
 	entry *entry
 	req   *driver.Request // of a try
-	ttl   time.Duration   // the server is to keep the session for so long; 0: without a connection there is nothing to do
+	ttl   time.Duration   // the server is to keep the session for so long
 	sent  bool            // the statement is sent
 
 	value int64 // the token of a try, 1 of an unlock; none if the key was taken, or was not locked
@@ -97,21 +97,17 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch. It does not connect to unlock: without a connection there is nothing
-// locked.
+// send carries out a batch.
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
-		s.look()
-	}
 	var ttl time.Duration
 	for _, c := range calls {
 		ttl = max(ttl, c.ttl)
 	}
-	s.store.prepare(calls)
 	err := s.ready(ttl)
-	if err == nil && s.conn != nil {
+	if err == nil {
+		s.store.prepare(calls)
 		err = s.execute(calls)
 	}
 	if err != nil {
@@ -126,20 +122,21 @@ func (s *session) send(_ context.Context, calls []*call) {
 	s.store.complete(calls)
 }
 
-// ready bounds what is sent next, and connects if there is a TTL. It has the server end the session
-// when it has heard nothing for the TTL, so that a process that hangs does not keep its locks. TCP
-// has the same, for a network that is cut. No other timeout of the user ends a statement that waits.
+// ready connects, if that is to be done, and bounds what is sent next. It has the server end the
+// session when it has heard nothing for a TTL, so that a process that hangs does not keep its locks.
+// TCP has the same, for a network that is cut. No other timeout of the user ends a statement that
+// waits.
 func (s *session) ready(ttl time.Duration) error {
 	deadline := time.Now().Add(batchTimeout)
-	if s.conn == nil && ttl > 0 {
+	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
+		s.look()
+	}
+	if s.conn == nil {
 		if err := s.connect(deadline); err != nil {
 			return err
 		}
 	}
 	idle := min(ttl+idleMargin, maxIdle)
-	if s.conn == nil {
-		return nil
-	}
 	if err := s.bound(deadline); err != nil || idle <= s.idle {
 		return err
 	}
@@ -257,7 +254,6 @@ func (s *session) unlockAll(keys []Key) error {
 func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look()
 	err := s.ready(ttl)
 	for state := lockNotAvailable; err == nil && state == lockNotAvailable && ctx.Err() == nil; {
 		if err = s.bound(time.Time{}); err != nil {
