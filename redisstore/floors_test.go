@@ -167,6 +167,12 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	if n := ahead(t, server, s); n != 1 {
 		t.Errorf("then %d locks are remembered, want 1", n)
 	}
+	server.Do("ZADD", (s.prefix + aheadSuffix), "5", "passed")
+	server.Do("SET", (s.prefix + counterSuffix), "1")
+	pair(t, s, "1", base+9001*second)
+	if n := ahead(t, server, s); n != 1 {
+		t.Errorf("floors alone leave %d locks remembered, want 1", n)
+	}
 }
 
 // A server that has lost its memory abstains; by then its clock has passed every

@@ -279,7 +279,7 @@ func TestEndOfASharedHold(t *testing.T) {
 	for after, held := range []bool{true, false} {
 		clock := fmt.Sprintf("{%d, %d}", (end+after)/1000, (end+after)%1000*1000)
 		script := strings.Replace(text, "now or call('TIME')", clock, 1)
-		reply, err := s.Client().Eval(t.Context(), script, []string{c.lock, c.queue, c.entries}, s.common, "").Slice()
+		reply, err := s.Client().Eval(t.Context(), script, []string{c.lock, c.queue, c.entries}, c.common).Slice()
 		if err != nil || strings.Contains(fmt.Sprint(reply), "held") != held {
 			t.Errorf("%d ms after the end: %v, %v, want held: %v", after, reply, err, held)
 		}

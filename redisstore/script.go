@@ -179,7 +179,7 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 		words = append(words, s.prefix+guardSuffix)
 	}
 	words[2] = len(words) - 3
-	words = append(words, &s.common, &r.common)
+	words = append(words, &r.common)
 	for _, c := range r.calls {
 		words = append(words, c.args...)
 	}

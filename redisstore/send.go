@@ -58,7 +58,7 @@ func (s *Store) newQueues() []batch.Queue[*call] {
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
 func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
-	c := &call{runKey: runKey{script: script, common: common, args: len(args)}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
+	c := &call{runKey: runKey{script: script, common: s.common + common, args: len(args)}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
 	if s.cluster {
 		slot := slotOf(c.lock)
 		c.batches = &s.queues[int(slot)%len(s.queues)]

@@ -63,7 +63,7 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
-	common         string // what all calls have in common: see lua/head.lua
+	common         string // what the words of every run begin with: see lua/head.lua
 	configErr      error  // returned by every call if the arguments of New are invalid
 	queues         []batch.Queue[*call]
 	listener       listener
@@ -126,7 +126,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	s.configErr = s.checkOptions()
 	s.queues = s.newQueues()
 	s.listener.init(s.prefix)
-	s.common = fmt.Sprintf("%s %d %s", millis(s.options.RestartGuard), s.options.MinReplicas, s.listener.channel)
+	s.common = fmt.Sprintf("%s %d ", millis(s.options.RestartGuard), s.options.MinReplicas)
 	return s
 }
 

@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 }
 
 func (s *Store) acquireCall(req *driver.Request) *call {
-	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + req.Holder
+	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + s.listener.channel + "\n" + req.Holder
 	if len(req.Metadata) > 0 {
 		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
 		common += "\n" + string(metadata)
@@ -94,7 +94,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			return nil, err
 		}
 		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
-		calls[i] = s.newCall(renewScript, millis(req.TTL), req.Name, "", req.Owner, req.Token)
+		calls[i] = s.newCall(renewScript, millis(req.TTL)+" "+s.listener.channel, req.Name, "", req.Owner, req.Token)
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))

@@ -1,33 +1,43 @@
--- Makes entries. What all have in common: TTL and place in ms, limit, tokens, and holder and metadata.
--- Of each: owner, and floor if there is one. Answers the token of a hold; or {what, token, what is in
--- the way}.
-local ttl, place, limit, tokens, public = match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+-- Makes entries. What all have in common: TTL and place in ms, limit, tokens; channel; holder and
+-- metadata. Of each: owner, and floor if there is one. Answers the token of a hold; or {what, token,
+-- what is in the way}.
+local guard, replicas, ttl, place, limit, tokens, channel, public =
+  match(ARGV[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
 now = call('TIME')
 clock = now[1] * 1000000 + now[2]
 local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and guard == '0' and replicas == '0' -- A lock that has nothing can be granted at once.
--- That none of the run has anything, nor any token ahead, is usual, but not after floors.
-local allFree = plain and args == 1 and call('EXISTS', unpack(KEYS, 2, shared + 2 * locks)) == 0
+local floors = args == 2
+-- It is usual that none of the run has anything, nor, without floors, any token ahead.
+local allFree = plain and call('EXISTS', unpack(KEYS, floors and 3 or 2, shared + 2 * locks)) == 0
 local nextToken, last -- of the run
 
 -- The counter is raised once for all tokens that the run may need, and to the clock if that is a
--- millisecond ahead. An attempt at locks that are held needs none.
+-- millisecond ahead. An attempt at locks that are held needs none. Tokens that the counter has
+-- passed are forgotten; floors leave that to the run that raises the counter to the clock.
 if allFree or place ~= '0' or limit ~= '1' or call('EXISTS', unpack(KEYS, shared + 1, shared + locks)) < locks then
   last = call('INCRBY', KEYS[1], tokens * locks)
-  if last < clock - 1000 then
+  local behind = last < clock - 1000
+  if behind then
     last = clock + tokens * locks
     call('SET', KEYS[1], format('%d', last))
   end
   nextToken = last < 9007199254740992 and last - tokens * locks + 1 or last -- Above, a double is no longer exact.
-  if not allFree then
+  if behind and floors or not allFree and not floors then
     call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('(%d', nextToken))
   end
 end
 if allFree and last < 9007199254740992 then
   for i = 1, locks do
-    local set = redis.pcall('SET', KEYS[shared + i], ARGV[2 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl)
+    local lock, word = KEYS[shared + i], 2 + args * (i - 1)
+    local token, floor = nextToken, floors and tonumber(ARGV[word + 1])
+    if floor then -- It is the token, unless the counter has passed it, or the lock has had as great a one.
+      token = last < floor and floor <= clock + 86400000000 and
+        redis.pcall('ZADD', KEYS[2], 'GT', 'CH', ARGV[word + 1], lock) == 1 and floor
+    end
+    local set = token and redis.pcall('SET', lock, ARGV[word] .. format('\n%d ', token) .. rest, 'NX', 'PX', ttl)
     if set and set.ok then
-      answers[i], answered, nextToken = nextToken, answered + 1, nextToken + tokens
+      answers[i], answered, nextToken = token, answered + 1, nextToken + tokens
     end
   end
   if answered == locks then
@@ -45,7 +55,7 @@ local function makeToken(lock, floor)
     return {'ahead'}
   elseif not token then
     return {'failed', 0, 'TRYAGAIN the lock has just become free'}
-  elseif not allFree then
+  elseif floors or not allFree then
     token = math.max(token, floor, (call('ZSCORE', KEYS[2], lock) or 0) + 1)
   end
   nextToken = nextToken + tokens

@@ -5,12 +5,11 @@
 --
 -- KEYS: of Acquire, the counter and the tokens ahead of it; then all locks, their queues, and their
 -- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls
--- of a Store have in common: the guard in ms, the replicas, and the channel of the client; what
--- those of this run have; then those of each lock. A word more costs more than to take one apart.
+-- of this run have in common, which begins with the guard in ms and the replicas; then the words of
+-- each lock. A word more costs more than to take one apart.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local locks = math.floor((#KEYS - shared) / 3)
-local args = (#ARGV - 2) / locks -- of each lock
-local guard, replicas, channel = match(ARGV[1], '^(%d+) (%d+) (.*)$')
+local args = (#ARGV - 1) / locks -- of each lock
 local answers, answered = {}, 0 -- by lock, and how many there are
 local now, clock, ms -- the server's time: the answer to TIME, and it in µs and ms, once it is read
 local wrote -- whether something of the lock was changed

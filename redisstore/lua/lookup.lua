@@ -1,4 +1,6 @@
 -- Answers {places, the holds and keeps}.
+local guard, replicas = match(ARGV[1], '^(%d+) (%d+)')
+
 -- include queue.lua
 
 local function verb(lock, queue, entries)

@@ -1,11 +1,12 @@
 -- Ends entries. What all have in common: how many ms to keep the name, or 0. Of each: owner. Answers
 -- 1 if there was an entry, else 0.
-local alone = ARGV[2] == '0' and call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
+local guard, replicas, keep = match(ARGV[1], '^(%d+) (%d+) (%d+)')
+local alone = keep == '0' and call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
 for i = 1, locks do
-  local lock, owner = KEYS[shared + i], ARGV[2 + i]
+  local lock, owner = KEYS[shared + i], ARGV[1 + i]
   local value = redis.pcall('GET', lock)
   if type(value) == 'string' and sub(value, 1, #owner + 1) == owner .. '\n' and
-    (alone or locks > 1 and ARGV[2] == '0' and call('EXISTS', KEYS[shared + locks + i]) == 0) and redis.pcall('DEL', lock) == 1 then
+    (alone or locks > 1 and keep == '0' and call('EXISTS', KEYS[shared + locks + i]) == 0) and redis.pcall('DEL', lock) == 1 then
     answers[i], answered = 1, answered + 1
   end
 end
@@ -15,7 +16,7 @@ end
 
 -- include queue.lua
 
-local keep = tonumber(ARGV[2])
+keep = tonumber(keep)
 
 local function verb(lock, queue, entries, owner)
   local s = load(lock, queue, entries)

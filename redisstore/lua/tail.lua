@@ -7,7 +7,7 @@ for i = 1, locks do
   wrote = false
   local done, answer = true, answers[i]
   if answer == nil then
-    done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 3 + args * (i - 1), 2 + args * i))
+    done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 2 + args * (i - 1), 1 + args * i))
   end
   if not done then
     local why = type(answer) == 'table' and answer.err or tostring(answer)
