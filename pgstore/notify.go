@@ -162,8 +162,8 @@ func (s *Store) tell(told []string) {
 	starts := len(l.untold) > 0 && !l.telling
 	l.telling = l.telling || starts
 	l.mu.Unlock()
-	if starts && !s.goBackground(s.sendUntold) {
-		s.sendUntold() // for a call that was under way at Close
+	if starts {
+		s.goBackground(s.sendUntold)
 	}
 }
 

@@ -3,7 +3,6 @@
 package pgstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -275,28 +274,5 @@ func TestUpdatesStayWithinPages(t *testing.T) {
 	pgtest.Eventually(t, "statistics of all updates", func() bool { return statistic("n_tup_upd") >= int64(len(reqs)) })
 	if all, within := statistic("n_tup_upd"), statistic("n_tup_hot_upd"); within != all {
 		t.Errorf("of %d updates %d stayed within their pages", all, within)
-	}
-}
-
-// Those whom a call has admitted that was under way at Close are notified.
-func TestToldAfterClose(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	c, err := s.pool.(pgxPool).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Release()
-	if _, err := c.Exec(t.Context(), "LISTEN after_close"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.tell([]string{"after_close 7 tag name"})
-	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
-	defer cancel()
-	if note, err := c.Conn().WaitForNotification(ctx); err != nil || note.Payload != "7 tag name" {
-		t.Errorf("the notification is %v, %v", note, err)
 	}
 }

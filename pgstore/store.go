@@ -132,8 +132,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store]. It ends the notices, waits until those that the last changes
-// concern have been told, and closes the pool if the store was opened from a URL.
+// Close implements [driver.Store]. It ends the notices, waits until those have been told whom the
+// calls before it concern, and closes the pool if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.closed
@@ -150,15 +150,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// goBackground runs f in the background, unless the store is closed, and reports whether it does.
-// Close waits for f.
-func (s *Store) goBackground(f func()) bool {
+// goBackground runs f in the background, unless the store is closed. Close waits for f.
+func (s *Store) goBackground(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.background.Go(f)
 	}
-	return !s.closed
 }
 
 // checkUsable returns the error of a call that cannot be made.

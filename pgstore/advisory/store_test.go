@@ -244,7 +244,15 @@ func TestMaxWaiters(t *testing.T) {
 		refused(t, s, "name")
 		release(t, s, waiter)
 	}
-	if n := len(sessionsOf(s)); n != 2 {
+	grant(t, s, "name", time.Minute)
+	pgtest.Wait(t, s, "name", 50*time.Millisecond)
+	pgtest.Eventually(t, "place for another, when that is over", func() bool {
+		further := pgtest.Request("name", time.Minute)
+		further.Place = time.Minute
+		res, err := s.Acquire(t.Context(), further)
+		return err == nil && res.Waiting
+	})
+	if n := len(s.sessions()); n != 2 {
 		t.Errorf("there are %d sessions, want 2", n)
 	}
 }
