@@ -23,7 +23,7 @@ var errAgain = errors.New("the owner has an entry already")
 // next one makes an entry, whatever has come since. Without, it makes a hold, if that would hold
 // and nothing has come. Another follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	ctx, cancel, err := s.begin(ctx, req.Name)
+	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return res, err
 	}

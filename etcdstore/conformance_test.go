@@ -64,6 +64,9 @@ type client struct {
 	*clientv3.Client
 	proxies []*faultproxy.Proxy
 	fault   atomic.Int32 // of the next transaction that may write
+
+	// onUnary makes all requests, if it is set.
+	onUnary atomic.Pointer[func(ctx context.Context, req any, send func(context.Context) error) error]
 }
 
 // dial returns a client that reaches each member through a proxy.
@@ -88,6 +91,9 @@ func dial(tb testing.TB, cluster []*servers.Etcd) *client {
 
 // intercept applies the fault to a transaction that makes, changes or ends an entry.
 func (c *client) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if f := c.onUnary.Load(); f != nil {
+		return (*f)(ctx, req, func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) })
+	}
 	txn, ok := req.(*pb.TxnRequest)
 	if !ok || !mayChangeEntry(txn) {
 		return invoke(ctx, method, req, reply, conn, opts...)

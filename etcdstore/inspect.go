@@ -19,7 +19,7 @@ import (
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	ctx, cancel, err := s.begin(ctx, name)
+	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		readCtx, cancel, err := s.begin(ctx, "all")
+		readCtx, cancel, err := s.begin(ctx)
 		defer cancel()
 		var resp *clientv3.TxnResponse
 		if err == nil {

@@ -12,7 +12,7 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
-	ctx, cancel, err := s.begin(ctx, req.Name)
+	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -79,7 +79,7 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) (ended []driver.Record, err error) {
-	ctx, cancel, err := s.begin(ctx, name)
+	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}

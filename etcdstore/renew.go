@@ -31,7 +31,7 @@ type renewal struct {
 // Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. After it, one
 // request shows whether many holds are as they are known. Of other entries it reads the queues.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	ctx, cancel, err := s.begin(ctx, "all")
+	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func (s *Store) Close() error {
 
 // begin returns the context of a call, which has a deadline, or the error of one that need not
 // begin.
-func (s *Store) begin(ctx context.Context, name string) (context.Context, context.CancelFunc, error) {
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	err := ctx.Err()
 	switch {
 	case s.configErr != nil:
@@ -163,8 +163,6 @@ func (s *Store) begin(ctx context.Context, name string) (context.Context, contex
 		err = driver.ErrClosed
 	case s.client.Ctx().Err() != nil:
 		err = fmt.Errorf("%w: the etcd client", driver.ErrClosed)
-	case name == "" || strings.Contains(name, "\x00"):
-		err = fmt.Errorf("%w: the name is empty or has a zero byte", driver.ErrInvalid)
 	}
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}, driver.NotApplied(err)

@@ -19,8 +19,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -121,27 +119,13 @@ func noticesOf(s *Store) <-chan notice {
 // An observed is a store whose requests a test sees and changes.
 type observed struct {
 	*Store
-	onUnary atomic.Pointer[func(ctx context.Context, req any, send func(context.Context) error) error]
+	*client
 }
 
 func openObserved(t *testing.T, member *servers.Etcd) *observed {
-	o := &observed{}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{member.Addr}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{
-			grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) }
-				if f := o.onUnary.Load(); f != nil {
-					return (*f)(ctx, req, send)
-				}
-				return send(ctx)
-			}),
-		},
-	})
-	must(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	o.Store = New(client, &Options{Prefix: t.Name() + "/"})
-	t.Cleanup(func() { _ = o.Close() })
+	c := dial(t, []*servers.Etcd{member})
+	o := &observed{New(c.Client, &Options{Prefix: t.Name() + "/"}), c}
+	t.Cleanup(func() { _ = o.Store.Close() })
 	return o
 }
 
@@ -189,7 +173,6 @@ func TestOneMember(t *testing.T) {
 		"silent server":                          testSilentServer,
 		"certain from the sending":               testCertain,
 		"base that is not known":                 testUnknownBase,
-		"many that end together":                 testManyEnds,
 		"successor during a renewal":             testSuccessorDuringRenewal,
 		"place that holds at once":               testPlaceThatHolds,
 		"look after a lost lease":                testLookAfterALostLease,
@@ -279,33 +262,6 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 			defer s.mu.Unlock()
 			return len(s.entries) <= 2
 		})
-	}
-}
-
-// Many entries that end together end in time, also if a request takes long.
-func testManyEnds(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	for i := range 200 {
-		grant(t, s.Store, driver.Request{Name: fmt.Sprint(i), Owner: "owner", TTL: time.Hour})
-	}
-	slow := func(ctx context.Context, _ any, send func(context.Context) error) error {
-		time.Sleep(20 * time.Millisecond)
-		return send(ctx)
-	}
-	s.onUnary.Store(&slow)
-	s.mu.Lock()
-	over := time.Now().Add(-slack)
-	for _, e := range s.entries {
-		e.until = over
-	}
-	s.mu.Unlock()
-	eventually(t, "end of all", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.entries) == 0
-	})
-	if late := time.Since(over) - slack; late > grain-slack {
-		t.Errorf("the last entry ends %v after its time", late)
 	}
 }
 
@@ -454,7 +410,7 @@ func testLateKeep(t *testing.T, member *servers.Etcd) {
 	if released, err := keep(time.Hour); !released || err != nil {
 		t.Fatalf("Release again: %v, %v", released, err)
 	}
-	_, err := clientv3.RetryKVClient(s.client).Txn(t.Context(), late)
+	_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
 	must(t, err)
 	holds, err := s.Lookup(t.Context(), "name")
 	if err != nil || len(holds) != 1 || !holds[0].Kept || holds[0].Holder != "" || holds[0].Remaining < 30*time.Minute {
@@ -647,7 +603,7 @@ func testLateMove(t *testing.T, member *servers.Etcd) {
 	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
 		t.Fatalf("Renew: %v", state)
 	}
-	_, err := clientv3.RetryKVClient(s.client).Txn(t.Context(), late)
+	_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
 	must(t, err)
 	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
 		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
@@ -833,7 +789,7 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 // clock: tokens of the others would be lower. One that cannot be read costs no hold.
 func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	s, fails := openObserved(t, member), true
-	other := New(s.client, &Options{Prefix: s.prefix})
+	other := New(s.client.Client, &Options{Prefix: s.prefix})
 	defer other.Close()
 	s.wall = func() time.Time { return time.Now().Add(time.Hour) }
 	first := grant(t, other, request("first", time.Hour))

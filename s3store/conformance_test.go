@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,20 +34,19 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// TestConformanceS3 runs it on one server, over connections that are cut and stopped.
-func TestConformanceS3(t *testing.T) { onServer(t, 0, false) }
-
-// TestConformanceDelayed is over a network in which each request and each reply is late.
-func TestConformanceDelayed(t *testing.T) { onServer(t, 20*time.Millisecond, true) }
-
-func onServer(t *testing.T, delay time.Duration, walk bool) {
+// TestConformanceS3 runs it on one server, over connections that are cut and stopped, with requests
+// and replies that are late.
+func TestConformanceS3(t *testing.T) {
 	t.Parallel()
 	addr := startS3(t)
+	walk := os.Getenv("TEST_S3_SERVER")+os.Getenv("TEST_WHOLE") == ""
 	drivertest.Run(t, drivertest.Harness{Slow: true, Walk: walk, New: func(tb testing.TB) drivertest.Backing {
 		b := backing(tb, func() *network {
 			proxy := faultproxy.Start(tb, addr)
-			proxy.Delay(faultproxy.Up, 0, delay)
-			proxy.Delay(faultproxy.Down, 0, delay)
+			if walk {
+				proxy.Delay(faultproxy.Up, 0, 20*time.Millisecond)
+				proxy.Delay(faultproxy.Down, 0, 20*time.Millisecond)
+			}
 			transport := &http.Transport{}
 			tb.Cleanup(transport.CloseIdleConnections)
 			return &network{next: transport, proxy: proxy, addr: proxy.Addr()}
