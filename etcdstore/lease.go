@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -138,18 +140,36 @@ func (s *Store) prolong(ctx context.Context, l *lease) error {
 	})
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on. The end of ctx ends its stream.
+// keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
+// stream stays open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	stream, err := s.leasing.LeaseKeepAlive(ctx, grpc.WaitForReady(true))
-	if err != nil {
-		return 0, err
+	isNew, streamCtx := s.stream == nil, context.Context(nil)
+	if isNew {
+		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
-	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
-	resp, err := stream.Recv()
-	if err == nil && resp.TTL <= 0 {
-		err = rpctypes.ErrLeaseNotFound
+	defer context.AfterFunc(ctx, s.endStream)()
+	var resp *pb.LeaseKeepAliveResponse
+	var err error
+	if isNew {
+		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
 	}
-	return resp.GetTTL(), err
+	if err == nil {
+		_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
+		resp, err = s.stream.Recv()
+	}
+	switch {
+	case err == nil && resp.TTL > 0:
+		return resp.TTL, nil
+	case err == nil:
+		return 0, rpctypes.ErrLeaseNotFound
+	case ctx.Err() != nil:
+		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
+	case !isNew: // It may have ended long ago: a new one may do.
+		err = status.Error(codes.Unavailable, status.Convert(err).Message())
+	}
+	s.endStream()
+	s.stream = nil
+	return 0, err
 }
 
 // tokenBase returns what is added to create revisions, so that tokens are above those of other

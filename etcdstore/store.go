@@ -44,9 +44,11 @@ type Store struct {
 	writes     batch.Queue[*call]
 	sweeper    sync.Once
 
-	turn    chan struct{} // has room for the caller that asks for a lease
-	session int64         // the upper bits of the numbers of leases
-	grants  int64         // how many leases were requested
+	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
+	stream    pb.Lease_LeaseKeepAliveClient
+	endStream context.CancelFunc
+	session   int64 // the upper bits of the numbers of leases
+	grants    int64 // how many leases were requested
 
 	mu      sync.Mutex           // guards all below, and the leases and entries
 	entries map[[2]string]*entry // that were requested through this Store, by name and owner
