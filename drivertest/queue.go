@@ -173,14 +173,22 @@ var waitingCases = []testCase{
 			return nil
 		})
 	}},
-	{"racing-release", waits, "An owner that waits gets the name, whenever the Release happens while its place is made.", func(r *caseRun) {
+	{"racing-release", waits, "An owner that waits gets the name, whenever the Release happens while its place is made. A grant lasts for the TTL.", func(r *caseRun) {
 		other := r.other()
 		for range 100 {
 			h := other.hold("name", long)
 			ended := h.startEnd()
-			e, err := r.first.waitTurn("name")
-			if err = errors.Join(err, <-ended); err != nil {
-				r.Fatal(err)
+			e, res, err := r.first.send(r.first.placeRequest("name", long/6))
+			if err == nil && res.Waiting {
+				err = e.waitHeld()
+			}
+			if err = errors.Join(err, <-ended); err != nil || e == nil {
+				r.Fatalf("%+v, %v", res, err)
+			}
+			if res.Granted && r.features.has(records) {
+				if left := r.first.lookup("name")[0].Remaining; left < long/2 {
+					r.Errorf("of a TTL of %v remain %v", long, left)
+				}
 			}
 			e.end()
 		}

@@ -174,7 +174,6 @@ func TestOneMember(t *testing.T) {
 		"certain from the sending":               testCertain,
 		"base that is not known":                 testUnknownBase,
 		"successor during a renewal":             testSuccessorDuringRenewal,
-		"place that holds at once":               testPlaceThatHolds,
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
 	} {
@@ -555,32 +554,6 @@ func testLateRenewal(t *testing.T, member *servers.Etcd) {
 		holds, err := s.Lookup(t.Context(), "name")
 		return err == nil && len(holds) == 0
 	})
-}
-
-// A place ahead of which all have ended before it is made is told that it holds, as any other: its
-// lease is that of a place until it is renewed. A grant lasts for the TTL.
-func testPlaceThatHolds(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	notices := noticesOf(s.Store)
-	grant(t, s.Store, request("owner", time.Hour))
-	waiter, changes := request("waiter", time.Hour), 0
-	waiter.Place = 5 * time.Second
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		if changes++; changes == 2 {
-			release(t, s.Store, "owner")
-		}
-		return send(ctx)
-	})
-	res, err := s.Acquire(t.Context(), waiter)
-	must(t, err)
-	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || res.Granted && holds[0].Remaining < time.Minute {
-		t.Errorf("Acquire: %+v; Lookup: %v, %v, want it held for an hour", res, holds, err)
-	}
-	if res.Waiting {
-		if n := receive(t, notices); n.owner != "waiter" || n.token != res.Token {
-			t.Errorf("the notice %+v", n)
-		}
-	}
 }
 
 // A renewal that arrives late takes no hold from the lease of a later one, which asked for more.
