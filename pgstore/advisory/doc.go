@@ -17,8 +17,9 @@
 //
 // One connection has all locks that were free when they were acquired. A connection that is in
 // doubt is closed, and its server process is ended, so that a client is not locked out by its own
-// session. A renewal checks whether the session is alive, once for all its locks. The locks of one
-// session are lost together, and cannot be renewed or released through another Store.
+// session. A renewal checks whether the session is alive, once for all its locks. Only the first
+// one after a short wait does not, if it ends while the server still keeps a silent session. The
+// locks of one session are lost together, and cannot be renewed or released through another Store.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end

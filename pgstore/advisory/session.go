@@ -262,7 +262,7 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
 		values, refusal := s.ask(bounded, statement{wait, e.key})
 		cancel()
-		if refusal == nil && s.store.accept(e, values[0]) {
+		if refusal == nil && s.store.accept(e, values[0], s.used.Add(s.idle)) {
 			return true
 		}
 		state = pgclient.SQLState(refusal)

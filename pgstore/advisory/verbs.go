@@ -30,6 +30,7 @@ type entry struct {
 	state   entryState
 	token   int64
 	until   time.Time          // zero: its time is over, and it is being ended
+	kept    time.Time          // of a place that was granted: the server keeps its session until then; zero after a renewal
 	cancel  context.CancelFunc // ends the wait of a place
 }
 
@@ -199,12 +200,14 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 	return true
 }
 
-// accept makes a place a hold, and reports whether it is still wanted.
-func (s *Store) accept(e *entry, token int64) bool {
+// accept makes a place a hold, whose session the server keeps until then, and reports whether it is
+// still wanted.
+func (s *Store) accept(e *entry, token int64, kept time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state == waiting {
 		s.grant(e, token)
+		e.kept = kept
 	}
 	return e.state == held
 }
@@ -307,7 +310,8 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
 // its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: another one shows that the server replies.
+// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
+// renewal after a short wait, if the server keeps its session for longer than that anyway.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -321,6 +325,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			entries[i].State = driver.Lost
 		case e.state == waiting:
 			asked[s.main] = append(asked[s.main], i)
+		case lasts(e.kept, reqs[i].TTL):
+			entries[i], errs[i] = s.renewed(&reqs[i], e.session, nil)
 		default:
 			asked[e.session] = append(asked[e.session], i)
 		}
@@ -345,6 +351,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, cmp.Or(errs...)
 }
 
+// lasts reports whether a time is d away, or further, by the wall clock too: the other one stands
+// still while the machine is suspended.
+func lasts(until time.Time, d time.Duration) bool {
+	now := time.Now().Add(d)
+	return now.Before(until) && now.Round(0).Before(until.Round(0))
+}
+
 // renewed prolongs an entry after its session has replied, or not if there is an error, and answers
 // for it. The caller holds s.mu.
 func (s *Store) renewed(req *driver.RenewRequest, sess *session, err error) (driver.Entry, error) {
@@ -360,6 +373,7 @@ func (s *Store) renewed(req *driver.RenewRequest, sess *session, err error) (dri
 		return driver.Entry{State: driver.Lost}, nil
 	}
 	e.prolong(req.TTL)
+	e.kept = time.Time{}
 	if e.state == waiting {
 		return driver.Entry{State: driver.Waiting}, nil
 	}
