@@ -15,12 +15,10 @@ type Harness struct {
 	// by tb.Cleanup, and reports failure by tb.Fatal.
 	New func(tb testing.TB) Backing
 
-	// Virtual runs every case in a bubble of testing/synctest. It is for stores
-	// that do no input or output and have no clock but package time.
+	// Virtual runs every case in a bubble of testing/synctest, one after the other. It is for
+	// stores that do no input or output and have no clock but package time: their cases wait for
+	// nothing. Other cases run in parallel.
 	Virtual bool
-
-	// Serial runs one case after another. By default cases run in parallel.
-	Serial bool
 
 	// Slow is for a store each of whose calls may take some hundred milliseconds on a machine that
 	// is busy.
@@ -92,13 +90,3 @@ const (
 	// ReplyLost means that the request takes effect, and that its reply is lost.
 	ReplyLost
 )
-
-func (f Fault) String() string {
-	switch f {
-	case RequestLost:
-		return "request lost"
-	case ReplyLost:
-		return "reply lost"
-	}
-	return "unknown"
-}

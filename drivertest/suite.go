@@ -98,12 +98,12 @@ func (h Harness) selection(have features) (selected []theme, untested map[string
 }
 
 func runCases(t *testing.T, h Harness, have features, cases []testCase) {
-	if !h.Serial {
+	if !h.Virtual {
 		t.Parallel() // No theme waits for the slowest case of another one.
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if !h.Serial {
+			if !h.Virtual {
 				t.Parallel()
 			}
 			inBubble(t, h.Virtual, func(t *testing.T) { c.execute(t, h, have) })

@@ -37,8 +37,7 @@ func TestConformance(t *testing.T) {
 			size = 4
 		}
 		t.Run(name, func(t *testing.T) {
-			// One case at a time: none waits, and fewer goroutines cost the suite less.
-			drivertest.Run(t, drivertest.Harness{Virtual: true, Serial: true, New: func(tb testing.TB) drivertest.Backing {
+			drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(tb testing.TB) drivertest.Backing {
 				c := newCluster(tb, size)
 				for i, fault := range minority {
 					c[i].set(fault(c[i]))
