@@ -3,8 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,10 +57,6 @@ Exit code: 0 when the lock is taken, 75 if it is held by another.`,
 func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Client, args []string) error {
 	options := &holdfast.Options{TTL: a.ttl, Metadata: a.meta, Detached: true, NoRenew: true}
 	lock, err := a.hold.acquire(ctx, client, args[0], options)
-	if errors.Is(err, holdfast.ErrUnsupported) && !a.hold.shared && a.hold.limit == 0 {
-		return usageError(fmt.Errorf("the locks of the %s store end with the process that has taken them, so that there is no ticket",
-			client.Guarantees().Store), "holdfast run")
-	}
 	if err != nil {
 		return a.hold.explain(err)
 	}

@@ -57,10 +57,7 @@ func (c *cli) addMaxOutage(f *pflag.FlagSet) {
 
 // checkMaxOutage refuses what package holdfast would take for the default.
 func (c *cli) checkMaxOutage() error {
-	if c.maxOutage <= 0 {
-		return usageError(fmt.Errorf("--max-outage %v is not above 0", c.maxOutage), "--max-outage 10s")
-	}
-	return nil
+	return checkDuration("max-outage", c.maxOutage, time.Millisecond)
 }
 
 // newRoot assembles the program for a command line. Every subcommand has a file of its own with a

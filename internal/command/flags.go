@@ -79,13 +79,16 @@ func durationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Dur
 	f.Var(durationFlag{p, false}, name, usage)
 }
 
-// checkTTL refuses a --ttl that no store takes.
-func checkTTL(ttl time.Duration) error {
-	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
-		return usageError(fmt.Errorf("TTL %v is not between %v and %v", ttl, driver.MinTTL, driver.MaxTTL), "--ttl 30s")
+// checkDuration refuses the value of a flag that is below least, or longer than anything a store
+// keeps.
+func checkDuration(flag string, d, least time.Duration) error {
+	if d < least || d > driver.MaxTTL {
+		return usageError(fmt.Errorf("--%s %v is not between %v and %v", flag, d, least, driver.MaxTTL), "another duration")
 	}
 	return nil
 }
+
+func checkTTL(ttl time.Duration) error { return checkDuration("ttl", ttl, driver.MinTTL) }
 
 // metaUsage is the help of --meta.
 const metaUsage = "`KEY=VALUE` to show with the lock, to all users; may be repeated, at most 16 of 1024 bytes in all"
@@ -112,7 +115,7 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := envVar(f.Name)
 		value, found := os.LookupEnv(name)
-		if f.Changed || !found || value == "" && f.Name != "store" || f.Name == "help" || f.Name == "version" {
+		if f.Changed || !found || value == "" && f.Name != "store" || slices.Contains(ownVariables, name) {
 			return
 		}
 		values := []string{value}
@@ -134,9 +137,10 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 	return failure
 }
 
-// ownVariables are the variables that are not those of a flag: what "run" sets, and the ticket.
+// ownVariables are the variables that are not those of a flag, although there are flags of such
+// names: what "run" sets, and the ticket.
 var ownVariables = []string{
-	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET",
+	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET", "HOLDFAST_HELP", "HOLDFAST_VERSION",
 }
 
 // unknownVariables returns the variables of the environment that look like flags and are none,

@@ -69,9 +69,6 @@ var errCommandFailed = errors.New("the command has failed")
 
 // runOnce runs the command unless that was done in the same slot.
 func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError {
-	if can := client.Guarantees(); !can.Keep {
-		return usageError(fmt.Errorf("the %s store cannot remember that the command was run", can.Store), "another store")
-	}
 	options := &once.Options{TTL: r.ttl, MaxHold: r.maxHold, AtMostOnce: r.atMostOnce, Metadata: r.meta}
 	slot, err := r.slots.at(time.Now())
 	if err != nil {

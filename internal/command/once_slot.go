@@ -10,7 +10,6 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/once/cronlock"
 )
@@ -64,15 +63,10 @@ func (s *slotFlags) check(form string) error {
 			given++
 		}
 	}
-	switch {
-	case given != 1:
+	if given != 1 {
 		return usageError(errors.New("want one of --cron, --slot and --every"), form)
-	case s.every < 0:
-		return usageError(fmt.Errorf("--every %v is below 0", s.every), "--every 10m")
-	case s.every > driver.MaxTTL:
-		return usageError(fmt.Errorf("--every %v is above %v", s.every, driver.MaxTTL), "--every 365d")
 	}
-	return nil
+	return checkDuration("every", s.every, 0)
 }
 
 // at returns the slot of a run that begins now, which is zero with --every.

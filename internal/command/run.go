@@ -220,11 +220,8 @@ const maxKillAfter = 5 * time.Second
 // checkTimes sets --kill-after if it is not given, and refuses times that leave no room for
 // stopping the command.
 func (r *runCommand) checkTimes(killAfterGiven bool) error {
-	if r.minHold < 0 || r.minHold > driver.MaxTTL {
-		return usageError(fmt.Errorf("--min-hold %v is not between 0 and %v", r.minHold, driver.MaxTTL), "--min-hold 1h")
-	}
-	if r.killAfter < 0 {
-		return usageError(fmt.Errorf("--kill-after %v is negative", r.killAfter), "--kill-after 5s")
+	if err := cmp.Or(checkDuration("min-hold", r.minHold, 0), checkDuration("kill-after", r.killAfter, 0)); err != nil {
+		return err
 	}
 	if !killAfterGiven {
 		r.killAfter = max(0, min(maxKillAfter, r.ttl/6))
