@@ -70,7 +70,7 @@ func TestClockSteps(t *testing.T) {
 			die()
 		}
 		for _, m := range cluster {
-			m.SetWallClock(offset)
+			servers.SetWallClock(t, m.PID(), offset)
 			for range 5 {
 				receive(t, turns)
 			}

@@ -33,7 +33,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 	for hour := range 10 {
 		now := time.Duration(hour) * time.Hour
-		server.SetWallClock(now)
+		servers.SetWallClock(t, server.PID(), now)
 		var group sync.WaitGroup
 		for part := range slices.Chunk(all, len(all)/100) {
 			group.Go(func() {

@@ -47,7 +47,7 @@ func TestServerClockSetForward(t *testing.T) {
 	if res := tryFor(t, s, "another", time.Minute); res.Granted {
 		t.Fatal("a lock that is held was granted")
 	}
-	server.SetWallClock(time.Hour)
+	servers.SetWallClock(t, server.PID(), time.Hour)
 	res := tryFor(t, s, "another", time.Minute)
 	if !res.Granted {
 		t.Fatalf("an hour later, as the server counts, a lock of 2s is held: %+v", res)
@@ -75,7 +75,7 @@ func TestServerClockSetBack(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := storeOf(t, server)
 	first := tryFor(t, s, "one that crashes", 300*time.Millisecond)
-	server.SetWallClock(-time.Hour)
+	servers.SetWallClock(t, server.PID(), -time.Hour)
 	res := tryFor(t, s, "another", time.Minute)
 	if res.Granted || res.Held.Remaining < 50*time.Minute {
 		t.Fatalf("the server's clock is an hour behind: %+v, want the lock held for about an hour", res)

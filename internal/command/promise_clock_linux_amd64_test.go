@@ -11,9 +11,7 @@ func init() {
 	faultCases = append(faultCases, faultCase{name: "clock set", inject: func(r *trial) {
 		for _, hours := range []time.Duration{1, -1} {
 			for _, pid := range []int{r.parentPID, r.supervisorPID} {
-				if err := servers.SetWallClock(pid, hours*time.Hour); err != nil {
-					r.t.Error(err)
-				}
+				servers.SetWallClock(r.t, pid, hours*time.Hour)
 			}
 			r.sleepTTL()
 		}

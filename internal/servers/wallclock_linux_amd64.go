@@ -37,30 +37,19 @@ var clockCode = map[string][]byte{
 		0xc3, // ret
 		0x90,
 	},
-	"__vdso_time": {
-		0xb8, 0xc9, 0, 0, 0, // mov eax, SYS_time
-		0x0f, 0x05, // syscall
-		0x48, 0x03, 0x05, 10, 0, 0, 0, // add rax, [rip+10]
-		0x48, 0x85, 0xff, // test rdi, rdi
-		0x74, 0x03, // jz to ret
-		0x48, 0x89, 0x07, // mov [rdi], rax
-		0xc3, // ret
-		0x90,
-	},
 }
 
-// SetWallClock sets the difference between the wall clock of the process and the system's clock, in
-// whole seconds, from now on. It suits programs that read the clock by the vDSO alone, as those in
-// Go and Redis do. The other clocks are left alone.
-func (s *Process) SetWallClock(offset time.Duration) {
-	s.tb.Helper()
-	if err := SetWallClock(s.PID(), offset); err != nil {
-		s.tb.Fatalf("the clock of %s cannot be set: %v", s.spec.name, err)
+// SetWallClock sets the difference between the wall clock of a process, which this one may trace,
+// and the system's clock, in whole seconds, from now on. It suits programs that read the clock by
+// the vDSO alone, as those in Go and Redis do. The other clocks are left alone.
+func SetWallClock(tb TB, pid int, offset time.Duration) {
+	tb.Helper()
+	if err := setWallClock(pid, offset); err != nil {
+		tb.Fatalf("the clock of process %d cannot be set: %v", pid, err)
 	}
 }
 
-// SetWallClock is [Process.SetWallClock] for any process that this one may trace.
-func SetWallClock(pid int, offset time.Duration) error {
+func setWallClock(pid int, offset time.Duration) error {
 	begin, end, err := vdso(pid)
 	if err != nil {
 		return err
