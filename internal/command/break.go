@@ -110,11 +110,11 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	for _, hold := range seen {
 		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name(), holderPhrase(hold, "is", "has been"))
 	}
-	question := "Its holder is told at once where the store can, else at its next renewal,\nand works on until then.\nBreak it? [y/N] "
+	question := "Break it? [y/N] "
 	if n := len(seen); n > 1 {
-		question = fmt.Sprintf("Its %d holders are told at once where the store can, else at their next renewals,\nand work on until then.\nBreak all %d holds? [y/N] ", n, n)
+		question = fmt.Sprintf("Break all %d holds? [y/N] ", n)
 	}
-	_, _ = fmt.Fprint(os.Stderr, question)
+	_, _ = fmt.Fprint(os.Stderr, "A holder is told at once where the store can, else at its next renewal, and works\non until then.\n"+question)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // the end of the input is a no

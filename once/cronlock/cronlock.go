@@ -40,18 +40,6 @@ func Job(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options
 	return j
 }
 
-// Once returns a wrapper that does the same for an existing cron.Job. Such a job
-// cannot be notified that its lock was lost, and can report a failure only by a
-// panic.
-func Once(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options) cron.JobWrapper {
-	return func(inner cron.Job) cron.Job {
-		return Job(locks, name, schedule, o, func(context.Context) error {
-			inner.Run()
-			return nil
-		})
-	}
-}
-
 type job struct {
 	locks    *holdfast.Client
 	name     string

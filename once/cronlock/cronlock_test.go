@@ -44,12 +44,13 @@ func TestThreeSchedulers(t *testing.T) {
 			late := func(job cron.Job) cron.Job {
 				return cron.FuncJob(func() { time.Sleep(time.Duration(i) * 7 * time.Millisecond); job.Run() })
 			}
-			wrap := cronlock.Once(storetest.Client(t, store, ""), "job", schedule, o)
-			c.Schedule(schedule, cron.NewChain(late, wrap).Then(cron.FuncJob(func() {
+			job := cronlock.Job(storetest.Client(t, store, ""), "job", schedule, o, func(context.Context) error {
 				mu.Lock()
 				defer mu.Unlock()
 				runs++
-			})))
+				return nil
+			})
+			c.Schedule(schedule, late(job))
 			c.Start()
 			defer func() { <-c.Stop().Done() }()
 		}
