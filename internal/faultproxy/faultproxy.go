@@ -11,6 +11,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -42,15 +43,8 @@ type Proxy struct {
 	lostReplies int
 }
 
-// A TB is the part of testing.TB that Start needs.
-type TB interface {
-	Helper()
-	Fatal(...any)
-	Cleanup(func())
-}
-
 // Start starts a proxy to a server at the address target. It ends with the test.
-func Start(tb TB, target string) *Proxy {
+func Start(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p, err := Listen(target)
 	if err != nil {

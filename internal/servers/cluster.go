@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
@@ -18,7 +19,7 @@ type RedisCluster struct {
 
 // StartRedisCluster starts a cluster and returns when all its nodes report that it is
 // complete.
-func StartRedisCluster(tb TB, args ...string) *RedisCluster {
+func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
 	tb.Helper()
 	const masters = 3
 	options := append([]string{
@@ -90,7 +91,7 @@ func (c *RedisCluster) allNodes() []*Redis {
 }
 
 // waitReplicaLink returns when a replica is in sync with its master.
-func waitReplicaLink(tb TB, replica *Redis) {
+func waitReplicaLink(tb testing.TB, replica *Redis) {
 	tb.Helper()
 	storecheck.Eventually(tb, "link of "+replica.Addr+" to its master", func() bool {
 		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")

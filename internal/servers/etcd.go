@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -32,19 +33,19 @@ type Etcd struct {
 	advertise string            // URL at which the other members connect
 	inbound   *faultproxy.Proxy // between the two, nil if they are the same
 	cluster   []*Etcd           // all members that were started together
-	tb        TB
+	tb        testing.TB
 }
 
 // StartEtcd starts a cluster of one member. The args are additional ones of the server, as in
 // "--quota-backend-bytes=4194304".
-func StartEtcd(tb TB, args ...string) *Etcd {
+func StartEtcd(tb testing.TB, args ...string) *Etcd {
 	tb.Helper()
 	return StartEtcdCluster(tb, 1, args...)[0]
 }
 
 // StartEtcdTLS starts a cluster of one member whose clients use TLS. The args contain its
 // certificate and key, and config is that of a client which it accepts.
-func StartEtcdTLS(tb TB, config *tls.Config, args ...string) *Etcd {
+func StartEtcdTLS(tb testing.TB, config *tls.Config, args ...string) *Etcd {
 	tb.Helper()
 	return startEtcds(tb, 1, args, func(m *Etcd) {
 		m.scheme, m.client = "https", &http.Transport{TLSClientConfig: config}
@@ -52,13 +53,13 @@ func StartEtcdTLS(tb TB, config *tls.Config, args ...string) *Etcd {
 }
 
 // StartEtcdCluster starts a cluster of n members, and returns when all of them serve.
-func StartEtcdCluster(tb TB, n int, args ...string) []*Etcd {
+func StartEtcdCluster(tb testing.TB, n int, args ...string) []*Etcd {
 	tb.Helper()
 	return startEtcds(tb, n, args, func(*Etcd) {})
 }
 
 // StartEtcdClusterWithLinks is StartEtcdCluster for members with CutOff.
-func StartEtcdClusterWithLinks(tb TB, n int, args ...string) []*Etcd {
+func StartEtcdClusterWithLinks(tb testing.TB, n int, args ...string) []*Etcd {
 	tb.Helper()
 	return startEtcds(tb, n, args, func(m *Etcd) {
 		m.inbound = faultproxy.Start(tb, strings.TrimPrefix(m.peer, "http://"))
@@ -66,7 +67,7 @@ func StartEtcdClusterWithLinks(tb TB, n int, args ...string) []*Etcd {
 	})
 }
 
-func startEtcds(tb TB, n int, args []string, change func(*Etcd)) []*Etcd {
+func startEtcds(tb testing.TB, n int, args []string, change func(*Etcd)) []*Etcd {
 	tb.Helper()
 	members := make([]*Etcd, n)
 	for i := range members {
@@ -84,7 +85,7 @@ func startEtcds(tb TB, n int, args []string, change func(*Etcd)) []*Etcd {
 }
 
 // StartEtcdLearner adds a member without a vote to a cluster. It returns when the member runs.
-func StartEtcdLearner(tb TB, members []*Etcd) *Etcd {
+func StartEtcdLearner(tb testing.TB, members []*Etcd) *Etcd {
 	tb.Helper()
 	learner := newEtcd(tb, len(members))
 	request := fmt.Sprintf(`{"peerURLs": [%q], "isLearner": true}`, learner.advertise)
@@ -96,7 +97,7 @@ func StartEtcdLearner(tb TB, members []*Etcd) *Etcd {
 	return learner
 }
 
-func newEtcd(tb TB, i int) *Etcd {
+func newEtcd(tb testing.TB, i int) *Etcd {
 	tb.Helper()
 	peer := fmt.Sprintf("http://127.0.0.1:%d", freePort(tb))
 	return &Etcd{

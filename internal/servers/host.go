@@ -8,19 +8,20 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"testing"
 )
 
-// A Host is a TB for programs that are no tests. Its creator must close it, best by defer:
+// A Host is a testing.TB for programs that are no tests. Its creator must close it, best by defer:
 // then the servers end with the program, even if that panics. The zero value is ready to
 // use. Helper and Logf do nothing: the error of a server that failed contains its log.
 type Host struct {
+	testing.TB // nil: what this package does not call is not there
+
 	mu       sync.Mutex
 	cleanups []func()
 	errs     []error // the arguments of Error
 	failed   bool
 }
-
-var _ TB = (*Host)(nil)
 
 // A fatalPanic is the value with which Fatal panics. Do recovers it.
 type fatalPanic struct{ err error }
@@ -59,7 +60,7 @@ func (h *Host) lock() (unlock func()) {
 	return h.mu.Unlock
 }
 
-// These methods implement [TB].
+// These methods of [testing.TB] are those that this package calls.
 
 func (h *Host) Helper()                           {}
 func (h *Host) Logf(string, ...any)               {}

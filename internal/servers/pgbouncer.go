@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // PgBouncer is a PgBouncer in front of a PostgreSQL.
@@ -19,7 +20,7 @@ type PgBouncer struct {
 
 // StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless the args
 // contain another. The args are configuration, as in "pool_mode=session".
-func StartPgBouncer(tb TB, p *Postgres, args ...string) *PgBouncer {
+func StartPgBouncer(tb testing.TB, p *Postgres, args ...string) *PgBouncer {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(p.Addr)
 	if err != nil {

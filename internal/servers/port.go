@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"testing"
 )
 
 // The ports of servers are below those that systems use for outgoing connections, so that a
@@ -31,7 +32,7 @@ var ports struct {
 
 // freePort returns the port that was taken the longest ago and has no listener, neither on it nor
 // on the port of its bus.
-func freePort(tb TB) int {
+func freePort(tb testing.TB) int {
 	tb.Helper()
 	ports.Lock()
 	defer ports.Unlock()

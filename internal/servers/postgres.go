@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +27,7 @@ type Postgres struct {
 
 // StartPostgres starts a PostgreSQL with an empty cluster: UTF-8, locale C,
 // fsync on. The args are configuration, as in "fsync=off".
-func StartPostgres(tb TB, args ...string) *Postgres {
+func StartPostgres(tb testing.TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
 	createCluster(tb, dir)
@@ -35,7 +36,7 @@ func StartPostgres(tb TB, args ...string) *Postgres {
 
 // StartPostgresStandby starts a hot standby of p that streams from it. Its
 // application_name, for synchronous_standby_names of the primary, is name.
-func StartPostgresStandby(tb TB, p *Postgres, name string, args ...string) *Postgres {
+func StartPostgresStandby(tb testing.TB, p *Postgres, name string, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
 	host, port, err := net.SplitHostPort(p.Addr)
@@ -49,7 +50,7 @@ func StartPostgresStandby(tb TB, p *Postgres, name string, args ...string) *Post
 }
 
 // startPostgres starts a server on the data in the folder dir.
-func startPostgres(tb TB, dir string, args ...string) *Postgres {
+func startPostgres(tb testing.TB, dir string, args ...string) *Postgres {
 	tb.Helper()
 	port := freePort(tb)
 	p := &Postgres{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: filepath.Join(dir, "data")}
@@ -90,7 +91,7 @@ func (p *Postgres) Promote() {
 
 // postgresDir creates a folder that the user that runs the server can use. TB.TempDir does
 // not when root runs the test.
-func postgresDir(tb TB) string {
+func postgresDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-postgres-")
 	if err != nil {

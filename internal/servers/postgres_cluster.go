@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"testing"
 )
 
 // cachedCluster is an archive of an empty cluster, about 25 MB: initdb takes a second or more, and
@@ -23,7 +24,7 @@ var cachedCluster struct {
 }
 
 // createCluster creates an empty cluster, in the folder data of dir.
-func createCluster(tb TB, dir string) {
+func createCluster(tb testing.TB, dir string) {
 	tb.Helper()
 	cachedCluster.Lock()
 	defer cachedCluster.Unlock()
@@ -38,7 +39,7 @@ func createCluster(tb TB, dir string) {
 
 // postgresProgram returns the path of a program of the PostgreSQL server. On Debian these
 // programs are not on the PATH, and there can be many versions: it returns the newest one.
-func postgresProgram(tb TB, name string) string {
+func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	var folders []string
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"} {
@@ -56,13 +57,13 @@ func postgresProgram(tb TB, name string) string {
 }
 
 // postgresTool runs a program of PostgreSQL and waits for its exit.
-func postgresTool(tb TB, name string, args ...string) {
+func postgresTool(tb testing.TB, name string, args ...string) {
 	tb.Helper()
 	runTool(tb, nil, postgresProgram(tb, name), args...)
 }
 
 // runTool runs a program as the user of the servers, and returns its output.
-func runTool(tb TB, input []byte, path string, args ...string) []byte {
+func runTool(tb testing.TB, input []byte, path string, args ...string) []byte {
 	tb.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Stdin = os.TempDir(), bytes.NewReader(input)
@@ -78,7 +79,7 @@ func runTool(tb TB, input []byte, path string, args ...string) []byte {
 
 // unprivileged returns a user other than root, because PostgreSQL does not run as root. It
 // returns nil if this process does not run as root.
-func unprivileged(tb TB) *syscall.Credential {
+func unprivileged(tb testing.TB) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		return nil

@@ -16,26 +16,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
 // startBound is how long a server may take until it is ready, on a machine that is busy
 // with other things.
 const startBound = 60 * time.Second
-
-// A TB is the owner of a server: a test or benchmark (any testing.TB), or a [Host]. Fatal
-// and Fatalf do not return. They, and the methods of servers, are called on the goroutine
-// of the test.
-type TB interface {
-	Helper()
-	Logf(format string, args ...any)
-	Error(args ...any)
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-	Failed() bool
-	TempDir() string
-	Cleanup(func())
-}
 
 // A serverSpec describes how to run one server.
 type serverSpec struct {
@@ -52,10 +39,10 @@ type serverSpec struct {
 	children bool
 }
 
-// A Process is a server process. Its methods must be called where its TB allows Fatal: they
-// end the test if they fail.
+// A Process is a server process. Its methods end the test if they fail: they are called on the
+// goroutine of the test.
 type Process struct {
-	tb   TB
+	tb   testing.TB
 	spec serverSpec
 	path string
 
@@ -66,7 +53,7 @@ type Process struct {
 }
 
 // runServer starts a server that is stopped when the test ends.
-func runServer(tb TB, spec serverSpec) *Process {
+func runServer(tb testing.TB, spec serverSpec) *Process {
 	tb.Helper()
 	s := &Process{tb: tb, spec: spec, path: spec.path}
 	if s.path == "" {
@@ -79,7 +66,7 @@ func runServer(tb TB, spec serverSpec) *Process {
 
 // findProgram returns the path of an executable that must be installed. It may be in a folder that
 // is on the PATH of root alone.
-func findProgram(tb TB, name string) string {
+func findProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {

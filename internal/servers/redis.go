@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,7 @@ type Redis struct {
 
 // StartRedis starts a Redis that keeps its data in memory only. The args are
 // configuration, as in "--appendonly", "yes".
-func StartRedis(tb TB, args ...string) *Redis {
+func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
 	addr := net.JoinHostPort("127.0.0.1", port)
@@ -37,7 +38,7 @@ func StartRedis(tb TB, args ...string) *Redis {
 }
 
 // StartRedises starts n independent Redis servers.
-func StartRedises(tb TB, n int, args ...string) []*Redis {
+func StartRedises(tb testing.TB, n int, args ...string) []*Redis {
 	tb.Helper()
 	nodes := make([]*Redis, n)
 	for i := range nodes {
@@ -47,7 +48,7 @@ func StartRedises(tb TB, n int, args ...string) []*Redis {
 }
 
 // runRedis runs a Redis server or a Sentinel.
-func runRedis(tb TB, addr, dir string, args ...string) *Process {
+func runRedis(tb testing.TB, addr, dir string, args ...string) *Process {
 	tb.Helper()
 	return runServer(tb, serverSpec{
 		name: "redis-server", path: os.Getenv("TEST_REDIS_SERVER"), args: args, dir: dir,

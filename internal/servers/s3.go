@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -23,7 +24,7 @@ type S3 struct {
 }
 
 // StartS3 starts a server with an empty bucket.
-func StartS3(tb TB) *S3 {
+func StartS3(tb testing.TB) *S3 {
 	tb.Helper()
 	dir := tb.TempDir()
 	data := filepath.Join(dir, "data")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
@@ -17,12 +18,12 @@ type RedisSentinel struct {
 	Master    string   // the name under which the Sentinels know the master
 	Nodes     []*Redis // the first is the master at the start
 	Sentinels []string // the addresses of the Sentinels
-	tb        TB
+	tb        testing.TB
 }
 
 // StartRedisSentinel starts a set that fails over within a few seconds. It returns when the
 // Sentinels have discovered each other and the replicas.
-func StartRedisSentinel(tb TB, args ...string) *RedisSentinel {
+func StartRedisSentinel(tb testing.TB, args ...string) *RedisSentinel {
 	tb.Helper()
 	options := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
 	set := &RedisSentinel{Master: "main", Nodes: StartRedises(tb, 3, options...), tb: tb}
@@ -79,7 +80,7 @@ func (s *RedisSentinel) AwaitFailover(old string) {
 	})
 }
 
-func startSentinel(tb TB, name, host, port string) string {
+func startSentinel(tb testing.TB, name, host, port string) string {
 	tb.Helper()
 	dir, own := tb.TempDir(), freePort(tb)
 	config := filepath.Join(dir, "sentinel.conf") // Sentinel writes to it.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -42,7 +43,7 @@ var clockCode = map[string][]byte{
 // SetWallClock sets the difference between the wall clock of a process, which this one may trace,
 // and the system's clock, in whole seconds, from now on. It suits programs that read the clock by
 // the vDSO alone, as those in Go and Redis do. The other clocks are left alone.
-func SetWallClock(tb TB, pid int, offset time.Duration) {
+func SetWallClock(tb testing.TB, pid int, offset time.Duration) {
 	tb.Helper()
 	if err := setWallClock(pid, offset); err != nil {
 		tb.Fatalf("the clock of process %d cannot be set: %v", pid, err)

@@ -21,15 +21,9 @@ const (
 	errorTimeout = callTimeout / 2
 )
 
-// A TB is the part of testing.TB that Eventually needs.
-type TB interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 // Eventually returns when done reports true. It ends the test if that takes too long, on a machine
 // that is busy with other things.
-func Eventually(tb TB, what string, done func() bool) {
+func Eventually(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
