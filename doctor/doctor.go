@@ -230,6 +230,9 @@ func examineQuorum(ctx context.Context, store *quorumstore.Store, o Options) ([]
 		severity = Failure
 	}
 	all.check("quorum.majority", "all nodes can be reached", len(down) > 0, severity, "not all nodes can be reached: "+text, "all nodes up", "start or connect these servers")
+	if severity == Failure {
+		return all, fmt.Errorf("no majority of the nodes can be reached: %s", text)
+	}
 	same := sameServers(ctx, nodes)
 	all.check("quorum.servers", "no two nodes are known to be one server", same != "", Failure,
 		same+": its votes count twice, and two may hold one lock", "servers that fail independently", "another server for one of the nodes")
