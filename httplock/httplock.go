@@ -1,7 +1,6 @@
 package httplock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -42,7 +41,7 @@ type Options struct {
 	// holdfast.ErrLost, holdfast.ErrReleased (after Client.ReleaseAll, or a release
 	// by the handler; after Client.Close, holdfast.ErrClosed as well), or
 	// holdfast.ErrUnavailable. If Failed is nil, the error is ignored: the context of
-	// the request has ended with the lock.
+	// the request has ended with the lock. Of a handler that panics there is the panic alone.
 	Failed func(r *http.Request, err error)
 }
 
@@ -63,7 +62,8 @@ func Middleware(locks *holdfast.Client, key func(*http.Request) string, o *Optio
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel() // No request reaches the store.
-	if _, err := m.acquire(ended, "k", false); errors.Is(err, holdfast.ErrInvalid) {
+	none := func(context.Context) error { return nil }
+	if err := m.do(ended, "k", false, none); errors.Is(err, holdfast.ErrInvalid) {
 		panic(err)
 	}
 	return func(next http.Handler) http.Handler {
@@ -84,27 +84,17 @@ func (m *middleware) serveRequest(w http.ResponseWriter, r *http.Request, next h
 		return
 	}
 	shared := m.o.SharedReads && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-	lock, err := m.acquire(r.Context(), key, shared)
-	if err != nil {
-		m.refuseRequest(w, r, err)
-		return
-	}
 	served := false
-	var lockErr error // why the lock ended before the handler had returned
-	defer func() {    // also after a panic
-		releaseErr := lock.Release()
-		if err := cmp.Or(lockErr, releaseErr); served && err != nil && m.o.Failed != nil {
-			m.o.Failed(r, err)
-		}
-	}()
-	err = lock.Do(r.Context(), func(ctx context.Context) error {
+	err := m.do(r.Context(), key, shared, func(ctx context.Context) error {
 		served = true
-		defer func() { lockErr = lock.Err() }()
 		next.ServeHTTP(w, r.WithContext(ctx))
 		return nil
 	})
-	if !served { // the lock ended before the handler was called
+	switch {
+	case !served:
 		m.refuseRequest(w, r, err)
+	case err != nil && m.o.Failed != nil:
+		m.o.Failed(r, err)
 	}
 }
 
@@ -115,13 +105,13 @@ func (m *middleware) refuseRequest(w http.ResponseWriter, r *http.Request, err e
 	m.o.Refuse(w, r, err)
 }
 
-// acquire takes the lock of a key, at once or within Options.Wait.
-func (m *middleware) acquire(ctx context.Context, key string, shared bool) (*holdfast.Lock, error) {
+// do runs work under the lock of a key, at once or within Options.Wait.
+func (m *middleware) do(ctx context.Context, key string, shared bool, work func(context.Context) error) error {
 	o := &holdfast.Options{TTL: m.o.TTL, Wait: m.o.Wait, Shared: shared}
 	if o.Wait == 0 {
-		return m.locks.TryAcquire(ctx, key, o)
+		return m.locks.TryDo(ctx, key, o, work)
 	}
-	return m.locks.Acquire(ctx, key, o)
+	return m.locks.Do(ctx, key, o, work)
 }
 
 // retryAfter returns the time after which to send the request again, or 0 if that
