@@ -14,13 +14,9 @@ import (
 // reported as such.
 const handshakeTimeout = 2 * time.Second
 
-// newDialer returns a dialer with errors that show what TLS has failed at.
-func newDialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := net.Dialer{Timeout: dialTimeout}
-	if config == nil {
-		return plain.DialContext
-	}
-	dialer := tls.Dialer{NetDialer: &plain, Config: config}
+// dialerOfTLS returns a dialer with errors that show what TLS has failed at.
+func dialerOfTLS(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := tls.Dialer{Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 		defer cancel()
@@ -34,6 +30,3 @@ func newDialer(config *tls.Config) func(ctx context.Context, network, addr strin
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s: TLS: %w", addr, err)}
 	}
 }
-
-// dialTimeout bounds the time to get a connection.
-const dialTimeout = 5 * time.Second

@@ -97,8 +97,8 @@ func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions
 		if o.TLSConfig, err = transport.TLS(query); err != nil {
 			return nil, err
 		}
+		o.Dialer = dialerOfTLS(o.TLSConfig)
 	}
-	o.Dialer = newDialer(o.TLSConfig)
 	return o, nil
 }
 

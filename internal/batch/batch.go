@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,16 +56,9 @@ type Queue[T any] struct {
 
 // A batch is calls that go together.
 type batch[T any] struct {
-	callers []*caller[T]
-	size    int  // of all calls
-	sent    bool // from then on it has no further callers
+	callers []*[]T // the calls of each; none if it has given up
+	size    int    // of all calls
 	ended   chan struct{}
-}
-
-// A caller is one Do that does not send its calls itself.
-type caller[T any] struct {
-	calls []T
-	gone  bool // it has given up
 }
 
 // Do has calls sent together, and returns nil when they are complete. When ctx ends before, it
@@ -97,7 +91,12 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		q.send(ctx, calls)
 		return nil
 	}
-	b, c := q.join(calls)
+	mine := calls
+	if n := len(q.waiting); n == 0 || q.waiting[n-1].size+len(mine) > q.Max {
+		q.waiting = append(q.waiting, &batch[T]{ended: make(chan struct{})})
+	}
+	b := q.waiting[len(q.waiting)-1]
+	b.callers, b.size = append(b.callers, &mine), b.size+len(mine)
 	q.sendWaiting()
 	q.mu.Unlock()
 	select {
@@ -107,8 +106,8 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !b.sent {
-		c.gone = true
+	if slices.Contains(q.waiting, b) {
+		mine = nil
 		return errors.Join(ErrNotSent, ctx.Err())
 	}
 	select {
@@ -125,28 +124,14 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	return errors.Join(ErrNoReply, ctx.Err())
 }
 
-// join makes a caller the last one of those that wait. The caller of join holds q.mu.
-func (q *Queue[T]) join(calls []T) (*batch[T], *caller[T]) {
-	c := &caller[T]{calls: calls}
-	if n := len(q.waiting); n == 0 || q.waiting[n-1].size+len(calls) > q.Max {
-		q.waiting = append(q.waiting, &batch[T]{ended: make(chan struct{})})
-	}
-	b := q.waiting[len(q.waiting)-1]
-	b.callers, b.size = append(b.callers, c), b.size+len(calls)
-	return b, c
-}
-
 // sendWaiting has sent what waits, as far as there is room. The caller holds q.mu.
 func (q *Queue[T]) sendWaiting() {
 	for q.flying < q.InFlight && len(q.waiting) > 0 {
 		b := q.waiting[0]
 		q.waiting = q.waiting[1:]
-		b.sent = true
 		var calls []T
-		for _, c := range b.callers {
-			if !c.gone {
-				calls = append(calls, c.calls...)
-			}
+		for _, of := range b.callers {
+			calls = append(calls, *of...)
 		}
 		if len(calls) == 0 {
 			continue
