@@ -47,8 +47,7 @@ type Store struct {
 
 	ctx        context.Context // ends at Close
 	stop       context.CancelFunc
-	mu         sync.Mutex // for closed and background.Add
-	closed     bool
+	mu         sync.Mutex // for stop and background.Add
 	background sync.WaitGroup
 }
 
@@ -136,13 +135,12 @@ func (s *Store) Guarantees() driver.Guarantees {
 // calls before it concern, and closes the pool if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.closed
-	s.closed = true
+	wasClosed := s.ctx.Err() != nil
+	s.stop()
 	s.mu.Unlock()
 	if wasClosed {
 		return nil
 	}
-	s.stop()
 	s.background.Wait()
 	if s.ownsPool {
 		s.pool.close()
@@ -154,15 +152,12 @@ func (s *Store) Close() error {
 func (s *Store) goBackground(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
+	if s.ctx.Err() == nil {
 		s.background.Go(f)
 	}
 }
 
 // checkUsable returns the error of a call that cannot be made.
 func (s *Store) checkUsable(ctx context.Context) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	return pgclient.PreconditionErr(ctx, closed, s.configErr)
+	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, s.configErr)
 }

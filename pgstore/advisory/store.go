@@ -42,12 +42,11 @@ type Store struct {
 	drawToken   string // an SQL expression
 	lockTimeout time.Duration
 	notices     notices.Registry
-	running     sync.WaitGroup // watch and waits
+	running     sync.WaitGroup  // watch and waits
+	ctx         context.Context // ends at Close, with mu
 	stop        context.CancelFunc
-	ctx         context.Context // ends at Close
 
 	mu       sync.Mutex
-	closed   bool
 	owners   map[owned]*entry // all entries
 	keys     map[Key]*entry   // what is held, or main tries to lock
 	main     *session         // locks what is free
@@ -111,13 +110,12 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 // pool if the Store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.closed
-	s.closed = true
+	wasClosed := s.ctx.Err() != nil
+	s.stop()
 	s.mu.Unlock()
 	if wasClosed {
 		return nil
 	}
-	s.stop()
 	s.running.Wait()
 	for _, sess := range s.sessions() {
 		sess.mu.Lock()
@@ -155,8 +153,5 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 
 // checkUsable returns the error of a call that cannot be made.
 func (s *Store) checkUsable(ctx context.Context) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	return pgclient.PreconditionErr(ctx, closed, s.configErr)
+	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, s.configErr)
 }

@@ -90,7 +90,7 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed:
+	case s.ctx.Err() != nil:
 		return nil, driver.ErrClosed
 	case s.owners[e.owned] != nil:
 		return nil, errors.New("this owner has an entry already")
@@ -176,7 +176,7 @@ func (s *Store) drop(e *entry) {
 // The caller holds s.mu.
 func (s *Store) place(e *entry, req *driver.Request) bool {
 	i := slices.IndexFunc(s.waiters, func(sess *session) bool { return sess.entry == nil })
-	if s.closed || req.Place == 0 || i < 0 && len(s.waiters) >= s.options.MaxWaiters {
+	if s.ctx.Err() != nil || req.Place == 0 || i < 0 && len(s.waiters) >= s.options.MaxWaiters {
 		s.drop(e)
 		return false
 	}
