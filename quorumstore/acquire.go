@@ -45,28 +45,27 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	began := time.Now()
 	b, t, outcome, token := s.vote(ctx, e, req)
 	took := time.Since(began)
-	without, _ := t.without()
-	rivals := t.replied() - len(t.tokens()) // at how many nodes others are in the way
+	votes := t.count()
+	inTheWay := largestGroup(votes.inWay)
 	switch {
 	case outcome == verdictWon && took < driver.Validity(req.TTL) && s.isWon(e, token):
 		return driver.Result{Granted: true, Token: token}, nil
 	case outcome == verdictWon:
 		outcome = verdictLate
 	case outcome == verdictTokenMismatch:
-		s.learnLead(slices.Max(t.tokens()))
-	case outcome == verdictUnavailable && without <= s.minority():
+		s.learnLead(slices.Max(votes.tokens))
+	case outcome == verdictUnavailable && votes.without() <= s.minority():
 		return none, b.err(string(outcome))
 	}
-	s.undo(ctx, e, t)
+	s.undo(ctx, e, t, len(votes.tokens))
 	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
-	inTheWay := t.blockingHold()
-	switch {
-	case outcome == verdictBusy && s.isHold(ctx, &req, inTheWay[0]):
-		return driver.Result{Held: inTheWay[0]}, nil
-	case outcome == verdictBusy:
+	if outcome == verdictBusy {
+		if s.isHold(ctx, &req, inTheWay[0]) {
+			return driver.Result{Held: inTheWay[0]}, nil
+		}
 		outcome = verdictSplit
 	}
-	if waits && outcome == verdictSplit && rivals > s.minority() {
+	if waits && outcome == verdictSplit && len(votes.inWay) > s.minority() {
 		inTheWay[0].Remaining = pause
 		return driver.Result{Held: inTheWay[0]}, nil
 	}
@@ -133,7 +132,7 @@ func (s *Store) vote(
 		if outcome != verdictUndecided && outcome != verdictUnavailable {
 			break
 		}
-		if t.replied() >= s.need || outcome == verdictUnavailable {
+		if c := t.count(); c.replied() >= s.need || outcome == verdictUnavailable {
 			b.within(max(shortPause, time.Since(began)))
 		}
 	}
@@ -143,14 +142,13 @@ func (s *Store) vote(
 	return b, t, outcome, token
 }
 
-// undo releases an attempt, and waits until each node that granted it has confirmed that, for
-// Options.Timeout at most. The votes show which have.
-func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
+// undo releases an attempt, and waits until each of the nodes that granted it has confirmed that,
+// for Options.Timeout at most. The votes show which have.
+func (s *Store) undo(ctx context.Context, e *entry, t *tally, granted int) {
 	s.mu.Lock()
 	b := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]})
 	s.mu.Unlock()
-	left := len(t.tokens())
-	if left == 0 {
+	if granted == 0 {
 		return
 	}
 	for i := range b.count(ctx, s.timeout) {
@@ -160,7 +158,7 @@ func (s *Store) undo(ctx context.Context, e *entry, t *tally) {
 		if b.errs[i] == nil {
 			t.errs[i] = errUndone
 		}
-		if left--; left == 0 {
+		if granted--; granted == 0 {
 			return
 		}
 	}
@@ -182,7 +180,7 @@ func (s *Store) isHold(ctx context.Context, req *driver.Request, rec driver.Reco
 // if the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
 func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, pause time.Duration) error {
 	e := b.err(string(outcome))
-	without, refused := t.without()
+	votes := t.count()
 	var later []time.Duration // until nodes can serve that cannot now
 	for _, err := range t.errs {
 		var retry *driver.RetryError
@@ -191,14 +189,14 @@ func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, pau
 		}
 	}
 	slices.Sort(later)
-	missing := s.need - t.replied()
+	missing := s.need - votes.replied()
 	switch {
-	case driver.Permanent(e), without <= s.minority():
+	case driver.Permanent(e), votes.without() <= s.minority():
 	case outcome != verdictUnavailable:
 		return &driver.RetryError{Err: e, After: pause}
 	case 0 < missing && missing <= len(later):
 		return &driver.RetryError{Err: e, After: later[missing-1]}
-	case refused > s.minority():
+	case votes.refused > s.minority():
 		e.causes = append(e.causes, driver.ErrNotApplied)
 	}
 	return e

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -113,21 +114,13 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	var ended []driver.Record
-	had, without := 0, 0
 	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Break(ctx, name, token) })
-	for node := range b.count(ctx, s.timeout) {
-		ended = append(ended, b.values[node]...)
-		switch {
-		case len(b.values[node]) > 0:
-			had++
-		case b.errs[node] == nil:
-			without++
-		}
+	for range b.count(ctx, s.timeout) { // All replies count.
 	}
+	had, without := b.split(func(ended []driver.Record) bool { return len(ended) > 0 })
 	switch {
 	case had > s.minority():
-		return largestGroup(ended)[:1], nil
+		return largestGroup(slices.Concat(b.values...))[:1], nil
 	case without > s.minority():
 		return nil, nil
 	}

@@ -205,7 +205,7 @@ func (m *model) countVotes(s state, c int) {
 		}
 		outcome, token := b.verdictAfter(0)
 		if m.greatest {
-			token = slices.Max(append(b.tokens(), 0))
+			token = slices.Max(append(b.count().tokens, 0))
 		}
 		if outcome == verdictWon {
 			m.succeed(s, c, uint8(token))

@@ -107,6 +107,18 @@ func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[i
 	}
 }
 
+// split returns how many nodes had what a request ends, and how many certainly had not.
+func (b *ballot[T]) split(had func(T) bool) (with, without int) {
+	for i, value := range b.values {
+		if b.errs[i] == nil && had(value) {
+			with++
+		} else if b.errs[i] == nil {
+			without++
+		}
+	}
+	return with, without
+}
+
 // within has the wait for further replies end after d. The first call counts.
 func (b *ballot[T]) within(d time.Duration) {
 	if b.hurry == nil {

@@ -93,18 +93,12 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if req.Keep > 0 && !s.guarantees.Keep {
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
-	ended, without := 0, 0
 	s.mu.Lock()
 	b := s.release(ctx, req)
 	s.mu.Unlock()
-	for node := range b.count(ctx, s.timeout) {
-		switch {
-		case b.errs[node] != nil:
-		case b.values[node]:
-			ended++
-		default:
-			without++
-		}
+	ended, without := 0, 0
+	for range b.count(ctx, s.timeout) {
+		ended, without = b.split(func(ended bool) bool { return ended })
 		if ended >= s.need || without > s.minority() {
 			break
 		}

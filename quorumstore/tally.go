@@ -41,13 +41,12 @@ const (
 // verdictAfter returns the verdict if waiting nodes that have not voted yet may still do so, and
 // the token if it is won.
 func (t *tally) verdictAfter(waiting int) (verdict, int64) {
-	tokens := t.tokens()
-	granted, replied := len(tokens), t.replied()
+	c := t.count()
 	if !t.fenced {
-		clear(tokens)
+		clear(c.tokens)
 	}
-	token, agreed := mostCommon(tokens)
-	inTheWay := len(t.blockingHold())
+	token, agreed := mostCommon(c.tokens)
+	inTheWay, replied := len(largestGroup(c.inWay)), c.replied()
 	switch {
 	case agreed >= t.need:
 		return verdictWon, token
@@ -59,58 +58,42 @@ func (t *tally) verdictAfter(waiting int) (verdict, int64) {
 		return verdictUnavailable, 0
 	case inTheWay+waiting >= t.need || replied < t.need:
 		return verdictUndecided, 0
-	case granted >= t.need:
+	case len(c.tokens) >= t.need:
 		return verdictTokenMismatch, 0
 	}
 	return verdictSplit, 0
 }
 
-// tokens returns the tokens granted.
-func (t *tally) tokens() []int64 {
-	tokens := make([]int64, 0, len(t.results))
-	for i, res := range t.results {
-		if t.errs[i] == nil && res.Granted {
-			tokens = append(tokens, res.Token)
+// A count is the votes by what they say. Nodes whose errors leave it open are in none of these.
+type count struct {
+	tokens  []int64         // granted
+	inWay   []driver.Record // the holds that were told
+	undone  int             // granted, and certainly released
+	refused int             // errors of nodes that have never had anything of the attempt
+}
+
+func (t *tally) count() (c count) {
+	c.tokens = make([]int64, 0, len(t.results))
+	for i, err := range t.errs {
+		switch res := t.results[i]; {
+		case err == nil && res.Granted:
+			c.tokens = append(c.tokens, res.Token)
+		case err == nil:
+			c.inWay = append(c.inWay, res.Held)
+		case err == errUndone:
+			c.undone++
+		case driver.IsNotApplied(err):
+			c.refused++
 		}
 	}
-	return tokens
+	return c
 }
 
 // replied returns how many nodes have granted the attempt or told the hold in its way.
-func (t *tally) replied() (n int) {
-	for _, err := range t.errs {
-		if err == nil || err == errUndone {
-			n++
-		}
-	}
-	return n
-}
+func (c *count) replied() int { return len(c.tokens) + len(c.inWay) + c.undone }
 
-// without returns how many nodes have certainly nothing of the attempt, and how many of these have
-// never had.
-func (t *tally) without() (n, refused int) {
-	for i, err := range t.errs {
-		switch {
-		case err == errUndone, err == nil && !t.results[i].Granted:
-			n++
-		case driver.IsNotApplied(err):
-			n, refused = n+1, refused+1
-		}
-	}
-	return n, refused
-}
-
-// blockingHold returns the hold that most nodes gave as the reason to refuse: the record of each of
-// them, the one with the most time left first.
-func (t *tally) blockingHold() []driver.Record {
-	var refusals []driver.Record
-	for i, res := range t.results {
-		if t.errs[i] == nil && !res.Granted {
-			refusals = append(refusals, res.Held)
-		}
-	}
-	return largestGroup(refusals)
-}
+// without returns how many nodes have certainly nothing of the attempt.
+func (c *count) without() int { return len(c.inWay) + c.undone + c.refused }
 
 // mostCommon returns the token that most nodes have, and how many these are.
 func mostCommon(tokens []int64) (token int64, most int) {

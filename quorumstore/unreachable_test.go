@@ -104,23 +104,6 @@ func TestMajorityOutOfReach(t *testing.T) {
 	}
 }
 
-// A waiting Acquire returns at once if so many nodes refuse the first attempt that
-// no majority can be had, as it does of a single store.
-func TestWrongAddresses(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, server := range c {
-			server.set(refuse(faultstore.ErrRefused))
-		}
-		client := holdfast.New(c.client(t), nil)
-		defer client.Close()
-		var err error
-		d := took(func() { _, err = client.Acquire(t.Context(), name, nil) })
-		if !errors.Is(err, holdfast.ErrUnavailable) || d > time.Second {
-			t.Errorf("after %v: %v", d, err)
-		}
-	})
-}
-
 // An attempt that a node which hangs leaves open is given up when a majority is back without it.
 func TestNodeThatHangsLeavesNothingOpen(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
