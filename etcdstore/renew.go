@@ -172,14 +172,13 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry
 // for longer if more was requested before, perhaps of another Store.
 func (s *Store) move(ctx context.Context, r *renewal, e *entry) (err error) {
 	l, end, began := r.lease, r.end, time.Now()
-	left, slight := e.until.Sub(began), time.Duration(0)
+	left := e.until.Sub(began)
 	if !s.isOurs(e.on) {
 		if left, err = s.remaining(ctx, e.on); err != nil {
 			return err
 		}
-		slight = grain
 	}
-	if left > r.TTL+slight {
+	if left > r.TTL {
 		end = began.Add(left)
 		if l, err = s.leaseFor(ctx, left); err != nil {
 			return err

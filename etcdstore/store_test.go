@@ -390,9 +390,11 @@ type lockOf struct{ token int64 }
 func (l lockOf) Name() string { return "name" }
 func (l lockOf) Token() int64 { return l.token }
 
-// A Release with a keep that arrives after its repetition was confirmed changes nothing.
+// A Release with a keep that arrives after its repetition was confirmed changes nothing. One that
+// finds the hold renewed meanwhile is not applied.
 func testLateKeep(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
+	s, other := openObserved(t, member), open(t, member)
+	other.prefix = s.prefix
 	grant(t, s.Store, request("owner", time.Hour))
 	keep := func(d time.Duration) (bool, error) {
 		return s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner", Keep: d})
@@ -404,6 +406,13 @@ func testLateKeep(t *testing.T, member *servers.Etcd) {
 	})
 	if released, err := keep(time.Minute); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Release: %v, %v, want it in doubt", released, err)
+	}
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		renewed(t, other, "owner", 2*time.Hour, 0)
+		return send(ctx)
+	})
+	if released, err := keep(time.Minute); released || !driver.IsNotApplied(err) {
+		t.Errorf("Release beside a Renew: %v, %v, want it refused", released, err)
 	}
 	s.onUnary.Store(nil)
 	if released, err := keep(time.Hour); !released || err != nil {
