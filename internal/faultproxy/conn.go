@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// A lossRule selects a request to be lost, or to have its reply lost.
-type lossRule struct {
-	match     func([]byte) bool
-	loseReply bool
-}
-
 // A proxiedConn is one connection through the proxy.
 type proxiedConn struct {
 	proxy     *Proxy
@@ -40,7 +34,12 @@ func resetConn(conn net.Conn) {
 
 // forward copies one direction until the connection is closed by the proxy or either end.
 func (c *proxiedConn) forward(way Direction) {
-	defer c.unregister()
+	defer func() {
+		c.closeWithReset()
+		c.proxy.mu.Lock()
+		defer c.proxy.mu.Unlock()
+		delete(c.proxy.conns, c)
+	}()
 	from, to := c.ends[way], c.ends[1-way]
 	buffer := make([]byte, 64<<10)
 	for {
@@ -52,13 +51,6 @@ func (c *proxiedConn) forward(way Direction) {
 			return
 		}
 	}
-}
-
-func (c *proxiedConn) unregister() {
-	c.closeWithReset()
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
-	delete(c.proxy.conns, c)
 }
 
 // waitToPass waits while the proxy holds back or delays these bytes, and reports whether the
@@ -93,19 +85,18 @@ func (c *proxiedConn) waitToPass(way Direction, bytes []byte) bool {
 // shouldForward reports whether these bytes are forwarded. It returns false for the request
 // or reply that is to be lost.
 func (c *proxiedConn) shouldForward(way Direction, bytes []byte) bool {
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
+	p := c.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if way == Down {
 		if c.loseReply {
-			c.proxy.lostReplies++
+			p.lostReplies++
 		}
 		return !c.loseReply
 	}
-	rule := c.proxy.nextLoss
-	if rule == nil || rule.match != nil && !rule.match(bytes) {
+	if !p.losing || p.match != nil && !p.match(bytes) {
 		return true
 	}
-	c.proxy.nextLoss = nil
-	c.loseReply = rule.loseReply
-	return rule.loseReply
+	p.losing, c.loseReply = false, p.loseReply
+	return c.loseReply
 }

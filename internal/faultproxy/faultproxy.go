@@ -39,7 +39,9 @@ type Proxy struct {
 	delay       [2][2]time.Duration // the least and the greatest of each direction; zeros for none
 	gates       [2]chan struct{}    // closed to let bytes through; nil if open
 	markedGates [2]chan struct{}    // the same for marked connections alone
-	nextLoss    *lossRule
+	losing      bool                // the next request that matches is lost, or its reply
+	match       func([]byte) bool   // nil matches any request
+	loseReply   bool
 	lostReplies int
 }
 
@@ -133,7 +135,7 @@ func (p *Proxy) LostReplies() int {
 func (p *Proxy) setLoss(match func(request []byte) bool, loseReply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nextLoss = &lossRule{match, loseReply}
+	p.losing, p.match, p.loseReply = true, match, loseReply
 }
 
 // Reset closes all connections at once with a TCP reset. New connections succeed.
@@ -167,22 +169,16 @@ func (p *Proxy) serveConn(client net.Conn) {
 		return
 	}
 	c := &proxiedConn{proxy: p, ends: [2]net.Conn{client, server}, done: make(chan struct{})}
-	if !p.addConn(c) {
+	p.mu.Lock()
+	p.conns[c] = true
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
 		c.closeWithReset()
 		return
 	}
 	p.group.Go(func() { c.forward(Down) })
 	c.forward(Up)
-}
-
-// addConn registers a connection, unless the proxy is closed.
-func (p *Proxy) addConn(c *proxiedConn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.conns[c] = true
-	}
-	return !p.closed
 }
 
 // Close closes all connections and ends the proxy.
