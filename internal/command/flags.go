@@ -137,8 +137,8 @@ func applyEnvironment(flags *pflag.FlagSet) error {
 	return failure
 }
 
-// ownVariables are the variables that are not those of a flag, although there are flags of such
-// names: what "run" sets, and the ticket.
+// ownVariables are no twins of flags: what "run" sets, the ticket, and what is for a command line
+// alone.
 var ownVariables = []string{
 	"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_HOLDER", "HOLDFAST_SUPERVISOR", "HOLDFAST_TICKET", "HOLDFAST_HELP", "HOLDFAST_VERSION",
 }

@@ -232,7 +232,7 @@ func (r *runCommand) checkTimes(killAfterGiven bool) error {
 	// A renewal that fails at a third of the TTL leaves two thirds of it, less 1 % and 2 ms for
 	// clocks that differ: see driver.Validity.
 	left := r.killAfter + supervise.Margin + 2*time.Millisecond
-	least := (left*300/197 + 10*time.Millisecond).Truncate(10 * time.Millisecond)
+	least := (left/197*300 + 10*time.Millisecond).Truncate(10 * time.Millisecond)
 	if !killAfterGiven && r.killAfter < maxKillAfter {
 		least = 1030 * time.Millisecond // which leaves room for a sixth of it
 	}
