@@ -48,12 +48,10 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, holdfast.ErrNotHeld):
 		http.Error(w, "Nothing was broken: this hold was over already.", http.StatusConflict)
-	case errors.Is(err, holdfast.ErrInvalid):
-		http.Error(w, err.Error(), http.StatusBadRequest)
 	case errors.Is(err, holdfast.ErrUnavailable):
 		http.Error(w, "The store has not answered. The hold may be broken or not; it is safe to try again.", http.StatusServiceUnavailable)
-	default:
-		http.Error(w, err.Error(), http.StatusNotImplemented)
+	default: // The name is none, or the store cannot break a hold.
+		http.Error(w, err.Error(), http.StatusBadRequest)
 	}
 }
 

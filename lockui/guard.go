@@ -11,8 +11,6 @@ import (
 	"strings"
 )
 
-const maxRequestBytes = 16 << 10
-
 // protect admits the requests that next may serve.
 func (p *page) protect(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
@@ -25,7 +23,6 @@ func (p *page) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
 			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
 		switch {
 		case !p.servesHost(r.Host):
 			why := "This page is not served under this host name."

@@ -447,12 +447,11 @@ func TestBreakEndsOneHold(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, &log)
 		}
 	}
-	long := strings.Repeat("0123456789", maxRequestBytes/10)
-	for _, bad := range []string{long + "=&store=0&name=x&token=5", "store=0&name=x", "store=0&name=x&token=0", "store=7&name=x&token=5", "store=0&token=5", "store=0&name=%00&token=5"} {
+	for _, bad := range []string{"store=0&name=x", "store=0&name=x&token=0", "store=7&name=x&token=5", "store=0&token=5", "store=0&name=%00&token=5"} {
 		r := breakRequest("", 0)
 		r.Body = io.NopCloser(strings.NewReader(bad))
 		if status, _ := answer(h, r); status != 400 {
-			t.Errorf("%.99s: %d", bad, status)
+			t.Errorf("%s: %d", bad, status)
 		}
 	}
 }
