@@ -647,16 +647,3 @@ func TestTimesAreOfNow(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
-
-// What doctor finds is shown beside the store.
-func TestFindings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := newTestStore(t)
-		h := newTestPage(t, Options{Stores: []Store{{Client: client}}})
-		look(t, h)
-		time.Sleep(time.Minute)
-		if v := look(t, h); len(v.Stores[0].Findings) == 0 || v.Stores[0].Findings[0].Check == "" {
-			t.Errorf("no findings: %+v", v.Stores)
-		}
-	})
-}
