@@ -48,8 +48,8 @@
 //
 // A server that does not reply for four seconds costs a session, with all its locks.
 //
-// A transaction-level pooler in the path would grant a lock twice: the Store detects poolers when it
-// connects, and refuses all of them. A standby has locks of its own, and is refused.
+// A transaction-level pooler in the path would grant a lock twice: the Store detects poolers when
+// it connects, and refuses all of them. A standby has locks of its own, and is refused.
 //
 // A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
 // process that hangs while it waits is granted the key in its turn, and keeps it until the server

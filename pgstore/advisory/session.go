@@ -123,9 +123,9 @@ func (s *session) send(_ context.Context, calls []*call) {
 }
 
 // ready connects, if that is to be done, and bounds what is sent next. It has the server end the
-// session when it has heard nothing for a TTL, so that a process that hangs does not keep its locks.
-// TCP has the same, for a network that is cut. No other timeout of the user ends a statement that
-// waits.
+// session when it has heard nothing for a TTL, so that a process that hangs does not keep its
+// locks. TCP has the same, for a network that is cut. No other timeout of the user ends a statement
+// that waits.
 func (s *session) ready(ttl time.Duration) error {
 	deadline := time.Now().Add(batchTimeout)
 	if time.Since(s.used) > time.Second { // Looking takes a millisecond.

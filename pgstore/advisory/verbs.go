@@ -30,8 +30,11 @@ type entry struct {
 	state   entryState
 	token   int64
 	until   time.Time          // zero: its time is over, and it is being ended
-	kept    time.Time          // of a place that was granted: the server keeps its session until then; zero after a renewal
 	cancel  context.CancelFunc // ends the wait of a place
+
+	// kept is until when the server keeps the session of a place that was granted, and zero after
+	// a renewal.
+	kept time.Time
 }
 
 // owned is a name and one of its owners.
