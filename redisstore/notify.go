@@ -41,11 +41,10 @@ type listener struct {
 	notices notices.Mailbox
 	ctx     context.Context // of the connection
 	stop    context.CancelFunc
-	running sync.WaitGroup // Add is called with mu
 
 	mu      sync.Mutex
-	started bool
-	delayed bool // it starts listenDelay after the first entry
+	ended   chan struct{} // closed when the connection has ended; nil before it is begun
+	delayed bool          // it is begun listenDelay after the first entry
 }
 
 func (l *listener) init(prefix string) {
@@ -73,10 +72,10 @@ func (s *Store) startListening(waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.started || l.ctx.Err() != nil:
+	case l.ended != nil || l.ctx.Err() != nil:
 	case waits:
-		l.started = true
-		l.running.Go(s.listen)
+		l.ended = make(chan struct{})
+		go s.listen()
 	case !l.delayed && !l.notices.None():
 		l.delayed = true
 		time.AfterFunc(listenDelay, func() { s.startListening(true) })
@@ -85,6 +84,7 @@ func (s *Store) startListening(waits bool) {
 
 func (s *Store) listen() {
 	l := &s.listener
+	defer close(l.ended)
 	for failures := 0; l.ctx.Err() == nil; failures++ {
 		if s.forward() {
 			failures = 0
@@ -137,12 +137,11 @@ func (s *Store) forward() (subscribed bool) {
 func (l *listener) close() {
 	l.mu.Lock() // A goroutine that holds it may be about to start another.
 	l.stop()
+	ended := l.ended
 	l.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		l.running.Wait()
-		close(ended)
-	}()
+	if ended == nil {
+		return
+	}
 	select {
 	case <-ended:
 	case <-time.After(time.Second):
