@@ -198,7 +198,7 @@ func (l *lease) awaitWork(work []<-chan struct{}) {
 }
 
 // errReleasedByClose is the end reason of a lease that Close has released.
-var errReleasedByClose = fmt.Errorf("%w: the client was closed (%w)", ErrReleased, ErrClosed)
+var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClosed)
 
 // Locks returns the locks that the Client holds at this moment, sorted by name: one for each hold,
 // also for one that was adopted, belongs to a [LockSet], or runs work under Do. They are further

@@ -126,7 +126,7 @@ func (c *Client) withDefaults(o *Options) Options {
 	if o != nil {
 		merged = *o
 	}
-	merged.TTL = cmp.Or(merged.TTL, c.ttl)
+	merged.TTL = cmp.Or(merged.TTL, c.ttl, DefaultTTL) // the zero Client has none
 	if merged.Metadata == nil {
 		merged.Metadata = c.metadata
 	} else if len(merged.Metadata) > 0 {

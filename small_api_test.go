@@ -442,7 +442,7 @@ func TestZeroClient(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var c holdfast.Client
 		for verb, call := range verbs(ctx, &c, given(t, open(t, memstore.New(), nil), "a", holdfast.Options{})) {
-			if err := call(); !errors.Is(err, holdfast.ErrInvalid) {
+			if err := call(); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "made by New or Open") {
 				t.Errorf("%s: %v, want ErrInvalid", verb, err)
 			}
 		}

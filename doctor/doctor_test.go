@@ -142,7 +142,11 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustBe(t, "no table", examine(t, url), ill{"postgres.schema": doctor.Failure, "probe": doctor.Failure})
+	missing := examine(t, url)
+	mustBe(t, "no table", missing, ill{"postgres.schema": doctor.Failure, "probe": doctor.Failure})
+	if f, ok := missing["postgres.unlogged"]; ok {
+		t.Errorf("of a table that is not there: %v", f)
+	}
 	client, err := holdfast.Open(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -50,8 +50,6 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 		found.check("postgres.writable", "the server takes changes", standby || readOnly == "on", Failure, "this server is a standby, or transactions are read-only by default: it takes no locks",
 			"the primary, and transactions that may write", "target_session_attrs=read-write in the URL, with all hosts")
 		found.check("postgres.schema", "the table is there", !logged && !unlogged && !standby, Failure, fmt.Sprintf("the table %s.locks is not there", store.Schema()), "the table", "holdfast migrate --store URL")
-		found.check("postgres.unlogged", "the table is logged", unlogged, Warning, "the table is UNLOGGED: a crash of the server empties it", "a table that is logged",
-			fmt.Sprintf("ALTER TABLE %s.locks SET LOGGED", store.Schema()))
 		found.check("postgres.fsync", "fsync and full_page_writes are on", fsync == "off" || pages == "off", Warning,
 			"fsync or full_page_writes is off: a crash of the machine may destroy the table", "both on",
 			"ALTER SYSTEM SET fsync = on; ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()")
@@ -59,6 +57,11 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 			"synchronous_commit is off: a crash of the server forgets locks that were just granted", "on", "ALTER ROLE ... SET synchronous_commit = on")
 		found.check("postgres.standbys", "no failover forgets locks unseen", replicas > 0 && (names == "" || commit == "local"), Warning,
 			"the standbys are asynchronous: a failover may forget locks that were just granted", "a synchronous standby", "ALTER SYSTEM SET synchronous_standby_names; SELECT pg_reload_conf()")
+		if !logged && !unlogged {
+			return nil // There is nothing to examine in a table that is not there.
+		}
+		found.check("postgres.unlogged", "the table is logged", unlogged, Warning, "the table is UNLOGGED: a crash of the server empties it", "a table that is logged",
+			fmt.Sprintf("ALTER TABLE %s.locks SET LOGGED", store.Schema()))
 		found.check("postgres.creators", "nobody else may create functions beside those of the locks", creators != "", Warning,
 			"in the schema of the locks others may create functions, which run with the rights of those who lock: "+creators, "a schema of the locks' own", "REVOKE CREATE ON SCHEMA ... FROM")
 		found.check("postgres.row-security", "no policy hides rows, and no trigger changes them", secured != "", Failure,

@@ -52,7 +52,7 @@ func (s *Store) verifyErr(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case pgclient.SQLState(err) == "HF001":
-		return fmt.Errorf("%w: %w", ErrNotHolder, pgclient.InOneLine(err))
+		return fmt.Errorf("%w: %w (with a Config.Prefix, VerifyTx needs the name with it)", ErrNotHolder, pgclient.InOneLine(err))
 	}
 	return s.wrapErr(ctx, err)
 }

@@ -88,3 +88,7 @@ func TestOneCounter(t *testing.T) {
 		fails(t, plain, driver.ErrNotApplied, "use a cluster client", "Acquire")
 	})
 }
+
+func TestNilClient(t *testing.T) {
+	fails(t, New(nil, nil), driver.ErrInvalid, "the client is nil", allVerbs...)
+}

@@ -135,6 +135,8 @@ func (s *Store) checkOptions() error {
 	_, ring := s.client.(*redis.Ring)
 	cluster, ok := s.client.(*redis.ClusterClient)
 	switch {
+	case s.client == nil:
+		return fmt.Errorf("%w: the client is nil", driver.ErrInvalid)
 	case ring:
 		return fmt.Errorf("%w: a redis.Ring moves keys when a server is down, so that a lock would have two holders: "+
 			"use a cluster, or a quorum of single servers", driver.ErrUnsupported)

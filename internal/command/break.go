@@ -114,7 +114,7 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	if n := len(seen); n > 1 {
 		question = fmt.Sprintf("Break all %d holds? [y/N] ", n)
 	}
-	_, _ = fmt.Fprint(os.Stderr, "A holder is told at once where the store can, else at its next renewal, and works\non until then.\n"+question)
+	_, _ = fmt.Fprint(os.Stderr, "A holder is told at once if the store notifies, else at its next renewal, and works\non until then.\n"+question)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // the end of the input is a no

@@ -69,7 +69,7 @@ func (c *cli) migrate(ctx context.Context, url string) error {
 	if err := needs.Migrate(ctx); err != nil {
 		return err
 	}
-	c.notice(os.Stderr, "the %s store is up to date", client.Guarantees().Store)
+	c.notice(os.Stderr, "the %s store is ready", client.Guarantees().Store)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (s *slotFlags) check(form string) error {
 		}
 	}
 	if given != 1 {
-		return usageError(errors.New("want one of --cron, --slot and --every"), form)
+		return usageError(errors.New("want one of --cron, --slot and --every, and --every above 0"), form)
 	}
 	return checkDuration("every", s.every, 0)
 }

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -73,8 +74,8 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 		keys = SHA256Keys("")
 	}
 	key, err := keys(name)
-	if err != nil {
-		return false, err
+	if err != nil || name == "" {
+		return false, cmp.Or(err, fmt.Errorf("%w: the name of the lock is empty", driver.ErrInvalid))
 	}
 	function, suffix, result := "advisory_xact_lock", "", " IS NOT NULL" // It returns void.
 	if try {
@@ -97,7 +98,7 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 		err = errStandby
 	}
 	if err != nil {
-		return false, fmt.Errorf("lock %v for the transaction: %w", key, err)
+		return false, fmt.Errorf("lock %q for the transaction: %w", name, err)
 	}
 	return *answer, nil
 }

@@ -56,6 +56,9 @@ func testLockTx(t *testing.T, pool *pgxpool.Pool, db *sql.DB, name string) {
 	}
 	req := grant(t, s, name, time.Minute)
 	third := pgtest.Begin(t, pool)
+	if err := LockTx(t.Context(), third, "", nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("LockTx without a name: %v", err)
+	}
 	if locked, err := TryLockTx(t.Context(), third, name, nil); err != nil || locked {
 		t.Errorf("TryLockTx of a lock of a store gives %v, %v", locked, err)
 	}
