@@ -149,16 +149,23 @@ func stepError(step string, err error, result string) error {
 	return fmt.Errorf("%s: it is %s", step, result)
 }
 
-// acquire makes a request of a new owner for the name, which waits for that long.
+// acquire makes a request of a new owner for the name, which waits for that long. It makes another
+// one, as package holdfast does, if the store asks for it soon: the votes of a quorum may be split.
 func (p *probe) acquire(wait time.Duration) (owner string, res driver.Result, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
-	owner = rand.Text()
-	res, err = p.store.Acquire(ctx, driver.Request{Name: p.name, Owner: owner, Holder: "holdfast-doctor", TTL: probeTTL, Place: wait})
-	if !driver.IsNotApplied(err) {
-		p.owners = append(p.owners, owner)
+	for {
+		owner = rand.Text()
+		res, err = p.store.Acquire(ctx, driver.Request{Name: p.name, Owner: owner, Holder: "holdfast-doctor", TTL: probeTTL, Place: wait})
+		if !driver.IsNotApplied(err) {
+			p.owners = append(p.owners, owner)
+		}
+		later := (*driver.RetryError)(nil)
+		if !errors.As(err, &later) || later.After == 0 || later.After > 250*time.Millisecond || ctx.Err() != nil {
+			return owner, res, err
+		}
+		time.Sleep(later.After)
 	}
-	return owner, res, err
 }
 
 // release releases the hold or place of an owner, also after the end of the examination.
