@@ -112,10 +112,11 @@ func TestReferenceIsWhole(t *testing.T) {
 	}
 }
 
-// documentedCommands returns the subcommands that have a section.
+// documentedCommands returns the subcommands that have a section with a usage: that of completion
+// shows an example.
 func documentedCommands(root *cobra.Command) (commands []*cobra.Command) {
 	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "completion" {
 			commands = append(commands, cmd)
 		}
 	}
