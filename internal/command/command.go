@@ -118,18 +118,14 @@ Exit code of every subcommand, beside its own:
 	})
 	c.completeNames(root)
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "help":
+		if cmd.Name() == "help" {
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				if found, _, err := root.Find(args); err != nil || found == root {
 					return noSuchCommand(root, args)
 				}
 				return nil
 			}
-		case "completion":
-			cmd.Args, cmd.RunE = root.Args, root.RunE
 		}
 	}
 	return root

@@ -112,11 +112,10 @@ func TestReferenceIsWhole(t *testing.T) {
 	}
 }
 
-// documentedCommands returns the subcommands that have a section with a usage: that of completion
-// shows an example.
+// documentedCommands returns the subcommands that have a section.
 func documentedCommands(root *cobra.Command) (commands []*cobra.Command) {
 	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "completion" {
+		if cmd.IsAvailableCommand() {
 			commands = append(commands, cmd)
 		}
 	}
