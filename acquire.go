@@ -397,7 +397,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	for _, b := range callers {
 		_, bounded := b.ctx.Deadline()
 		if now-max(q.failing, b.began) >= c.outage && !(announced && bounded) {
-			b.failure = unavailable
+			b.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.outage)
 			b.signal()
 		}
 	}

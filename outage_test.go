@@ -305,7 +305,9 @@ func TestRetryErrorIsWaitedOut(t *testing.T) {
 			serves = time.Now().Add(time.Hour)
 			warnings := strings.Count(log.String(), "level=WARN")
 			err = within(t, 10*time.Second+after, 26*time.Second+after, func() error { return failure(c.Acquire(ctx, "a", nil)) })
-			wantErr(t, err, holdfast.ErrUnavailable)
+			if wantErr(t, err, holdfast.ErrUnavailable); !strings.HasSuffix(fmt.Sprint(err), "given up after an outage of 10s") {
+				t.Errorf("it does not say how long it has tried: %v", err)
+			}
 			if text := log.String(); strings.Count(text, "level=WARN") != warnings+1 || !strings.Contains(text, "trying again") || !strings.Contains(text, "loading") {
 				t.Errorf("the log: %q", text)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// shortPause is how much longer than a majority a node may take to decide a vote. It is the least
-// upper bound of the pause after one without a winner, and longPause the greatest: a single attempt
-// of package holdfast waits as long.
+// shortPause is the least time that a vote waits for the other nodes after a majority has replied.
+// The pause after a vote without a winner is random, below four times that or four times the time
+// of the vote. It is below longPause: a single attempt of package holdfast waits as long.
 const (
 	shortPause = 2 * time.Millisecond
 	longPause  = 250 * time.Millisecond
@@ -125,7 +125,7 @@ func (s *Store) vote(
 ) (b *ballot[driver.Result], t *tally, outcome verdict, token int64) {
 	began, waiting := time.Now(), len(s.nodes)
 	b = ask(s, ctx, func(ctx context.Context, n *node) (driver.Result, error) { return s.acquireAt(ctx, e, n, req) })
-	t = &tally{s.need, s.guarantees.Fencing, b.values, b.errs}
+	t = &tally{s.need, b.values, b.errs}
 	for range b.count(ctx, s.timeout) {
 		waiting--
 		outcome, token = t.verdictAfter(waiting)
@@ -194,7 +194,7 @@ func (s *Store) failure(b *ballot[driver.Result], t *tally, outcome verdict, pau
 	case driver.Permanent(e), votes.without() <= s.minority():
 	case outcome != verdictUnavailable:
 		return &driver.RetryError{Err: e, After: pause}
-	case 0 < missing && missing <= len(later):
+	case missing <= len(later):
 		return &driver.RetryError{Err: e, After: later[missing-1]}
 	case votes.refused > s.minority():
 		e.causes = append(e.causes, driver.ErrNotApplied)

@@ -1,9 +1,11 @@
 // Package quorumstore makes one store of a majority of others, so that locks survive the loss of a
-// minority of them. Over independent Redis servers it is what is known as Redlock; the nodes may be
-// stores of any kind but etcd, which is a quorum itself, and mixed.
+// minority of them. Over independent Redis servers it is what is known as Redlock. The nodes may be
+// stores of other kinds, and mixed. Not among them are etcd, which is a quorum itself, and advisory
+// locks with tokens.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
-// decide it, for or against. A minority that is dead, slow or hung costs nothing.
+// decide it, for or against. A minority that is dead, slow or hung costs nothing, except to a
+// Break, which waits for all replies.
 //
 // # Guarantees
 //
@@ -12,14 +14,15 @@
 // is half of the nodes, rounded down, and one more: 2 of 3, 3 of 4, 3 of 5. Two majorities share a
 // node, and a node grants a name to one owner at a time.
 //
-// Fencing tokens are given if all nodes give them. The client proposes a token above what the nodes
-// would choose by themselves (its clock, and a second more; further above where it has learnt that
-// their clocks are ahead), and the nodes raise theirs to it. If a majority grants one and the same
-// token, that is the token, in one round trip. If not, all is released, and the next attempt has a
-// higher proposal. The tokens of one name are unique and rise in the order of the grants, whatever
-// clocks do and whenever holds expire: two majorities share a node, and that node has granted both
-// tokens, the later one higher. This needs nothing but nodes that never grant a token twice. It is
-// checked exhaustively, with variants that do not work, by the tests of this package.
+// Fencing tokens are given if the nodes give them: all of them, or none. The client proposes a
+// token above what the nodes would choose by themselves (its clock, and a second more; further
+// above where it has learnt that their clocks are ahead), and the nodes raise theirs to it. If a
+// majority grants one and the same token, that is the token, in one round trip. If not, all is
+// released, and the next attempt has a higher proposal. The tokens of one name are unique and rise
+// in the order of the grants, whatever clocks do and whenever holds expire: two majorities share a
+// node, and that node has granted both tokens, the later one higher. This needs nothing but nodes
+// that never grant a token twice. It is checked exhaustively, with variants that do not work, by
+// the tests of this package.
 //
 // What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be
 // forgotten, since one node that forgets a hold can be one too many. Each node must be one that all

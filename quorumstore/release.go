@@ -42,8 +42,8 @@ const unknownTime = time.Minute
 // errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
 var errOwner = errors.New("the owner has an entry already")
 
-// over returns when the last node has dropped an entry that a request prolongs which is sent now.
-// The request arrives while it is under way, or its outcome is not known.
+// over returns the time by which every node has dropped an entry that a request sent now makes or
+// prolongs, if the request arrives within twice the Timeout.
 func (s *Store) over(ttl time.Duration) time.Time {
 	return time.Now().Add(2*s.timeout + ttl + s.guarantees.Grain)
 }

@@ -25,8 +25,8 @@ type renewal struct {
 // An owner has one entry at a node. So the nodes are not asked for a token that is known: one
 // outside the majority that has agreed on it may have granted another, and its part counts, too.
 //
-// An entry whose Acquire had no answer is Lost, too, if a majority replies, and not that it is
-// Held: the nodes that hang may leave that open for long.
+// An entry whose Acquire had no answer is also Lost if a majority has replied without deciding it:
+// the nodes that hang may leave that open for long.
 //
 // A node that has lost a hold does not get it back: see the package comment.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
@@ -91,9 +91,9 @@ func (s *Store) renewals(
 func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	tokens := make([]int64, 0, 16)
 	r.open = 0
-	for node, answers := range b.values {
+	for _, answers := range b.values {
 		switch {
-		case b.errs[node] == errNoReply || index >= len(answers) || answers[index].State == driver.Unknown:
+		case index >= len(answers) || answers[index].State == driver.Unknown: // perhaps no reply yet
 			r.open++
 		case answers[index].State == driver.Held:
 			tokens = append(tokens, cmp.Or(r.agreed, answers[index].Token))
@@ -108,9 +108,9 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	}
 }
 
-// settle completes the answer of a renewal, and records how long the entry may last. The rest of a
-// lost one it releases, which goes on in the background. Whatever the nodes have said, an entry is
-// Lost whose release has begun meanwhile, and is left to that.
+// settle completes the answer of a renewal, and records how long the entry may last. It releases
+// the rest of a lost entry in the background. An entry is also Lost if its release began during the
+// renewal, whatever the nodes have said.
 func (s *Store) settle(ctx context.Context, r *renewal, req driver.RenewRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,6 +84,8 @@ func checkNodes(nodes []driver.Store) error {
 		return fmt.Errorf("%w: a quorum needs one node at least, and none that is nil", driver.ErrInvalid)
 	case slices.ContainsFunc(nodes, func(n driver.Store) bool { return n.Guarantees().Store == "etcd" }):
 		return fmt.Errorf("%w: a cluster of etcd is a quorum itself, and no node of one", driver.ErrUnsupported)
+	case slices.ContainsFunc(nodes, func(n driver.Store) bool { return n.Guarantees().Fencing != nodes[0].Guarantees().Fencing }):
+		return fmt.Errorf("%w: nodes with and without fencing tokens, which cannot agree on one", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -96,7 +98,7 @@ func (s *Store) Nodes() (nodes []driver.Store) {
 	return nodes
 }
 
-// minority returns how many nodes are one less than those without which there is no majority.
+// minority returns how many nodes the quorum can lose and still have a majority.
 func (s *Store) minority() int { return len(s.nodes) - s.need }
 
 // Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
@@ -110,7 +112,6 @@ func combineGuarantees(nodes []driver.Store) driver.Guarantees {
 	g.Store, g.Queue, g.Limits, g.Tokens = "quorum", false, false, 0
 	for _, n := range nodes {
 		of := n.Guarantees()
-		g.Fencing = g.Fencing && of.Fencing
 		g.Keep = g.Keep && of.Keep
 		g.InProcess = g.InProcess && of.InProcess
 		g.Grain = max(g.Grain, of.Grain)

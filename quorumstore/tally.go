@@ -13,8 +13,7 @@ import (
 // Everything that makes fencing tokens unique and rising is in it. See the package comment for the
 // reasoning, and model_test.go for the exhaustive proof.
 type tally struct {
-	need   int  // how many nodes are a majority
-	fenced bool // tokens must agree
+	need int // how many nodes are a majority
 
 	// The votes, by node. Without an error, the node has granted the attempt, or tells the hold in
 	// its way.
@@ -42,9 +41,6 @@ const (
 // the token if it is won.
 func (t *tally) verdictAfter(waiting int) (verdict, int64) {
 	c := t.count()
-	if !t.fenced {
-		clear(c.tokens)
-	}
 	token, agreed := mostCommon(c.tokens)
 	inTheWay, replied := len(largestGroup(c.inWay)), c.replied()
 	switch {

@@ -22,12 +22,24 @@ func (s *countedStore) Close() error {
 	return s.Store.Close()
 }
 
+// An unfencedStore says that it gives no tokens.
+type unfencedStore struct{ driver.Store }
+
+func (s unfencedStore) Guarantees() driver.Guarantees {
+	g := s.Store.Guarantees()
+	g.Fencing = false
+	return g
+}
+
 func init() {
 	driver.Register("counted", func(_ context.Context, u *url.URL) (driver.Store, error) {
 		if u.Host == "broken" {
 			return nil, driver.ErrInvalid
 		}
 		s := &countedStore{memstore.New()}
+		if u.Host == "unfenced" {
+			s.Store = unfencedStore{s.Store}
+		}
 		opened[s] = true
 		return s, nil
 	})
@@ -43,6 +55,7 @@ func TestURLThatIsWrong(t *testing.T) {
 		{"a node that is refused", quorumstore.URL("counted://a", "counted://user:sesame@broken"), "node 2"},
 		{"a node twice", quorumstore.URL("counted://a", "counted://b", "counted://a"), "node 3: invalid argument: another node has the same URL"},
 		{"a node twice, in other words", quorumstore.URL("counted://user:sesame@a/x", "counted://user:sesame@A/x/"), "node 2: invalid argument: another node has the same URL"},
+		{"tokens and none", quorumstore.URL("counted://a", "counted://unfenced"), "with and without fencing tokens"},
 		{"malformed node", quorumstore.URL("counted://a", "counted://user:sesame@b:port"), "node 2: invalid argument: malformed URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// handshakeTimeout bounds the time to get a TLS connection. It is less than a request may take. So
-// a server that does not speak TLS, and waits for the end of what it takes for a command, is
-// reported as such.
+// handshakeTimeout bounds the time to get a TLS connection. It is less than a request may take, so
+// that a server without TLS, which waits for the rest of a command, is reported as one.
 const handshakeTimeout = 2 * time.Second
 
 // dialerOfTLS returns a dialer with errors that show what TLS has failed at.

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// listenDelay is how long a Store without waiters has made its first entry when it begins to
-	// listen, so that a lock that is held for a moment costs no second connection.
+	// listenDelay is the time from the first entry of a Store without waiters to its listening, so
+	// that a program which ends within it needs no second connection.
 	listenDelay = 200 * time.Millisecond
 
 	// pingInterval is how often the connection for notices is tested, and replyTimeout bounds a
@@ -65,8 +65,8 @@ func hashOf(owner string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// startListening listens until the store is closed: from now on if an entry waits, else from
-// listenDelay after the first.
+// startListening makes the store listen until it is closed: at once if an entry waits, otherwise
+// listenDelay after the first entry.
 func (s *Store) startListening(waits bool) {
 	l := &s.listener
 	l.mu.Lock()

@@ -80,7 +80,7 @@ type call struct {
 	runKey
 	batches              *batch.Queue[*call]
 	lock, queue, entries string // the keys of this one
-	owner                string // of whose calls none overtakes another; "" if that may be
+	owner                string // the name of the call in its batch queue; "" for a call without an order
 	args                 []any  // of the script, for this lock
 
 	reply       any
@@ -155,8 +155,8 @@ func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 	}
 }
 
-// words returns the command of a run. A pointer to a text takes no memory, as the text itself does
-// that becomes an interface.
+// words returns the command of a run. It has pointers to strings, since a string allocates when it
+// becomes an interface.
 func (s *Store) words(r *scriptRun, inFull bool) []any {
 	text, sha := r.script.source()
 	words := make([]any, 0, 8+5*len(r.calls))

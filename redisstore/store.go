@@ -31,7 +31,7 @@ type Options struct {
 	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
 	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients' clocks, and
-	// more where clocks differ: an hour and a second at most). It costs an INFO for each grant, and
+	// more where clocks differ: an hour and a second at most). It costs some INFO for each grant, and
 	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
 	// cluster.
 	//
@@ -93,10 +93,10 @@ const sentinelAddr = "FailoverClient"
 // Requests take the client's connections for pipelines, so that other work which uses up its pool,
 // as blocking commands do, holds up no lock (unless PipelinePoolSize is negative).
 //
-// Every method returns by the deadline of its context, whatever the server does; after 3 s if there
-// is no deadline. List needs ContextTimeoutEnabled for this. Canceling the context
-// ends no request early. Without ContextTimeoutEnabled the client may go on with a request after
-// that, for as long as its own timeouts allow, on a goroutine of its own.
+// Every method but List returns by the deadline of its context, or after 3 s without one. List does
+// so for each of its requests, if ContextTimeoutEnabled is set. A request that was sent goes on
+// after a cancellation. Without ContextTimeoutEnabled it may also go on after the deadline, on
+// another goroutine, until the client's own timeouts.
 //
 // Options that are out of bounds, and a client that cannot be trusted with locks, are reported by
 // every call: [redis.Ring] moves a key to another server when one is down, and one with

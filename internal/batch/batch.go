@@ -44,8 +44,8 @@ type Queue[T any] struct {
 	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
 
 	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
-	// With less, another goroutine sends them, to the full Bound. 0 means that Send may exceed the
-	// deadline of its context, and has another goroutine always.
+	// With less, another goroutine sends them, and has the full Bound. 0 means that another
+	// goroutine always sends them: Send may then exceed the deadline of its context.
 	MinInline time.Duration
 
 	mu      sync.Mutex

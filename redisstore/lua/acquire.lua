@@ -8,7 +8,7 @@ clock = now[1] * 1000000 + now[2]
 local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and guard == '0' and replicas == '0' -- A lock that has nothing can be granted at once.
 local floors = args == 2
--- It is usual that none of the run has anything, nor, without floors, any token ahead.
+-- No lock of the run has a value or a queue. Without floors, no token is ahead either.
 local allFree = plain and call('EXISTS', unpack(KEYS, floors and 3 or 2, shared + 2 * locks)) == 0
 local nextToken, last -- of the run
 

@@ -210,8 +210,8 @@ local function newRule()
   end
 
   -- settle makes the holds as many as the rule allows, and notifies the owners of the new ones,
-  -- except `me`. A hold that replicas are to confirm is only theirs once they have asked. A failure
-  -- to admit others does not fail the verb.
+  -- except `me`. With replicas a notice has no token: the owner sends a Renew, which WAIT confirms.
+  -- A failure to admit others does not fail the verb.
   function Q:settle(me)
     pcall(function()
       while self.n < self.least do
