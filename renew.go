@@ -36,7 +36,7 @@ func (c *Client) runScheduler() {
 		sleep := c.schedule.nextCheck - now
 		if c.schedule.nextCheck == 0 {
 			sleep = time.Hour
-		} else if c.clock.useBootClock {
+		} else if c.clock.useBootClock && slices.ContainsFunc(c.schedule.leases, func(l *lease) bool { return l.state == held }) {
 			sleep = min(sleep, suspendCheck)
 		}
 		// Leases share a request if their timeouts, of which it has the shortest, are of one order of
