@@ -22,8 +22,8 @@
 // the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
 // learns at once that it was broken, or deleted by hand.
 //
-// All entries of a Client with one TTL have one lease, as with one session of etcd's own client. A
-// keep has a lease of its own. An entry that its owner does not renew is ended by the Client, and by
+// All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
+// keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
 // the end of the lease if the process is gone. A lease without entries ends by its time.
 //
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and

@@ -110,8 +110,8 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 	}
 }
 
-// prolong grants a lease, if it has no number yet, or keeps it alive. What is certain of it counts
-// from before the sending.
+// prolong grants a lease, if it has no number yet, or keeps it alive. Its certain end counts from
+// before the request is sent.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	defer cancel()

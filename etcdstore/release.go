@@ -107,8 +107,8 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	return ended, err
 }
 
-// A Lock is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the
-// name behind that prefix, prefix included.
+// A Lock is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name must return the
+// full name: the prefix and the name.
 //
 // [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
 type Lock interface {

@@ -168,8 +168,8 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry
 	return driver.Entry{State: driver.Waiting, Token: e.token}, nil
 }
 
-// move gives an entry, as it was read, the lease of its TTL, unless it has changed. The lease is one
-// for longer if more was requested before, perhaps of another Store.
+// move puts an entry on the lease of its TTL, or on a longer one if more time was requested before,
+// perhaps by another Store. It returns errChanged if the entry has changed since it was read.
 func (s *Store) move(ctx context.Context, r *renewal, e *entry) (err error) {
 	l, end, began := r.lease, r.end, time.Now()
 	left := e.until.Sub(began)

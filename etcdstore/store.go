@@ -62,10 +62,10 @@ type entry struct {
 	key, value  string // "" until they are known
 	limit       int
 	base, token int64            // 0 until they are known
-	on          clientv3.LeaseID // the lease that the key has,
-	modified    int64            // as of this revision, 0 until it is known
-	moving      int64            // the revision as of which it was last to be put on another one
-	until       time.Time        // Its owner has asked for no more.
+	on          clientv3.LeaseID // the lease of the key at the revision modified
+	modified    int64            // 0 until it is known
+	moving      int64            // the revision at which it was last to be put on another lease
+	until       time.Time        // the end that the owner has requested
 	held        bool
 	unwatch     func() // nil if there is no watch
 }
@@ -182,9 +182,9 @@ func (s *Store) goWhileOpen(f func()) {
 	}
 }
 
-// forget removes the entry of an owner that is over, or that another Store has. If its Acquire may be
-// under way still, what that makes must not live as long as the Store, so its lease is given up. The
-// caller holds s.mu.
+// forget removes the entry of an owner that is over, or that another Store has. If its Acquire may
+// be under way still, what that makes must not live as long as the Store, so its lease is given up.
+// The caller holds s.mu.
 func (s *Store) forget(name, owner string) {
 	e := s.entries[[2]string{name, owner}]
 	if e == nil {

@@ -74,13 +74,13 @@
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
 // Files have the group of the folder, and may be read and written by the users that may write it,
-// whatever the umask, unless that takes the rights of the owner. Those that a user makes who is no
-// member of that group are for that user alone.
+// whatever the umask, unless that takes the rights of the owner. A user outside of that group makes
+// files for that user alone.
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read. Hidden are a named pipe for each open Store (.session-…), and a file for
-// each kernel lock, which is locked and keeps tokens rising (.lock-…). The file system must have
-// named pipes, which FAT has not.
+// which people can read. Hidden are a named pipe for each open Store (.session-…, a file on
+// Windows), and a file for each kernel lock, which is locked and keeps tokens rising (.lock-…). The
+// file system must have named pipes, which FAT has not.
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

@@ -99,9 +99,9 @@ func (f *folder) close() {
 	f.Root.Close()
 }
 
-// checkFolder is what the store demands of a folder: that it is on no network file system, belongs
-// to this user or to root, and is not writable for everybody. It may be writable for a group, whose
-// members are trusted, if they may replace each other's files. info is that of the folder at path,
+// checkFolder returns an error unless the folder is on no network file system, belongs to this user
+// or to root, and is not writable for everybody. A group may write it, whose members are trusted,
+// if they may replace each other's files. info is that of the folder at path,
 // or of the nearest one above it if it is missing.
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)

@@ -14,7 +14,7 @@ func thisHost() (host, error) {
 	return host{}, fmt.Errorf("%w: the file store does not know the boot clock of %s", driver.ErrUnsupported, runtime.GOOS)
 }
 
-// networkNameOf returns "": network file systems are not recognized here, so the caller of Open
+// networkNameOf returns "": network file systems are not recognized here, so the caller of New
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 

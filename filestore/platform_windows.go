@@ -59,7 +59,7 @@ func thisHost() (host, error) {
 	return host{boot: boot, uptime: windows.DurationSinceBoot, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
-// networkNameOf returns "": network file systems are not recognized here, so the caller of Open
+// networkNameOf returns "": network file systems are not recognized here, so the caller of New
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
 

@@ -114,9 +114,6 @@ func (st *state) inForce(e *entry) bool {
 func (st *state) read() error {
 	host := &st.folder.store.host
 	st.header = header{name: st.who.name, bootMark: host.bootMark()}
-	if st.file == "" {
-		return nil
-	}
 	opened, info, err := st.folder.open(st.file, os.O_RDWR)
 	if errors.Is(err, fs.ErrPermission) {
 		if there, _ := st.folder.Lstat(st.file); there != nil && there.Size() == 0 {

@@ -9,19 +9,20 @@
 // # Guarantees
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
-// and restart too, since a lock is on disk before it is granted. So is every other change except a
-// plain release that admits nobody, which does not wait for the disk. Fencing tokens, granted in
-// one step with the lock, that rise strictly: over expiry, break, and the loss of rows and of the
-// whole table (the tokens of a row that was lost begin anew at the server's clock in microseconds).
+// and restart too, since a lock is on disk before it is granted. So is every other change of a
+// hold. Places, and a plain release that admits nobody, do not wait for the disk. Fencing tokens,
+// granted in one step with the lock, that rise strictly: over expiry, break, and the loss of rows
+// and of the whole table (the tokens of a row that was lost begin anew at the server's clock in
+// microseconds).
 // Expiry is counted by the server's clock, never from when its transaction began. After a crash of
 // the holder, the lock is free when its TTL has expired.
 //
-// Each verb is one statement and one round trip. A batch of renewals is one, too. Acquisitions that
-// come at the same time share one transaction and its wait for the disk, and so do releases. An
-// attempt that is refused and does not wait writes nothing. The store works through poolers, in
-// transaction mode too, since nothing is left in a session, and with any
-// default_transaction_isolation. Transactions that the server has undone in favor of others are
-// repeated until the deadline.
+// A verb is one statement and one round trip, as a rule, and so is a batch of renewals.
+// Acquisitions that come at the same time share one transaction and its wait for the disk, and so
+// do releases: those of locks with others beside or behind them share a second one. An attempt that
+// is refused and does not wait writes nothing. The store works through poolers, in transaction mode
+// too, since nothing is left in a session, and with any default_transaction_isolation. Transactions
+// that the server has undone in favor of others are repeated until the deadline.
 //
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
 // a hold, or finds that its time is over, gives the lock to those whose turn it is, and waits for
@@ -56,8 +57,8 @@
 //
 // Two may hold one lock after a failover to a standby that had not got the last commits, and after
 // a backup was restored. Tokens still rise as long as the server's clock does. A synchronous
-// standby has all of them, if nobody cancels a commit that waits for it. Every change commits as
-// the server is set for the user, except plain releases: with synchronous_commit or fsync off a
+// standby has all of them, if nobody cancels a commit that waits for it. All but places and plain
+// releases commits as the server is set for the user: with synchronous_commit or fsync off a
 // crash forgets locks, too. Package doctor looks for settings of this kind.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by

@@ -17,8 +17,8 @@ const (
 	// table, for as long as lock_timeout allows.
 	lockNotAvailable = "55P03"
 
-	// readOnly and noPlaces are the errors of a server that takes no writes, and of a standby, which
-	// has no table that is unlogged.
+	// readOnly and noPlaces are the errors of a server that takes no writes, and of a standby,
+	// which has no table that is unlogged.
 	readOnly, noPlaces = "25006", "0A000"
 
 	notMigrated = "the tables and functions of the schema @ are not there, or not as they should be; " +
@@ -46,7 +46,8 @@ var advices = map[string]string{
 }
 
 // wrapErr wraps the error of a statement. It marks every error that is certain to have had no
-// effect. The server's own text may have values of the request in it, where it cannot store them.
+// effect. For values that the server cannot store, it omits the server's text, which may quote
+// them.
 func (s *Store) wrapErr(ctx context.Context, err error) error {
 	state := pgclient.SQLState(err)
 	advice := s.sql(advices[state])

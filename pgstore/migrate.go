@@ -26,10 +26,10 @@ var (
 	functionsText string
 )
 
-// edition is that of the tables and functions: the next with each change of them, so that Migrate
-// brings the change. Programs of the one before go on calling the functions: what is called in
-// another way, or means something else, gets another name or other arguments. Programs of the next
-// one say so in their log (see dialListener).
+// edition is the version of the tables and functions. Each change of them increments it, so that
+// Migrate brings the change. Programs of the one before go on calling the functions: what is called
+// in another way, or means something else, gets another name or other arguments. Programs of the
+// next one say so in their log (see dialListener).
 const edition = 6
 
 // parts finds the names of the functions. If a table is dropped, so are the view entries and a

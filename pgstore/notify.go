@@ -29,8 +29,8 @@ const (
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second
 
-	// listenDelay is how long a Store without waiters has made its first entry when it begins to
-	// listen, so that a lock that is held for a moment costs no second connection.
+	// listenDelay is the time from the first entry of a Store without waiters to its LISTEN, so
+	// that a program which ends within it needs no second connection.
 	listenDelay = 200 * time.Millisecond
 )
 
@@ -56,7 +56,8 @@ func (l *listener) init(closed context.Context) {
 	l.notices.Tag = tagOf
 }
 
-// Notify implements [driver.Notifier]. The store listens from its first entry on.
+// Notify implements [driver.Notifier]. The store listens from its first place, or from
+// 200 ms after its first hold.
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }

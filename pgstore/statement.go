@@ -15,8 +15,8 @@ import (
 const (
 	// graceTime is how long a call may go on after its deadline, so that a statement completes
 	// unless the server or the network hangs. Then its outcome is known, the connection is not
-	// broken off, and no later request overtakes it. A statement of a batch has it twice: from its
-	// caller, which waits as long, too.
+	// broken off, and no later request overtakes it. A statement of a batch gets it twice: its
+	// callers wait as long.
 	graceTime = 500 * time.Millisecond
 
 	// maxTries bounds the tries on connections that turn out to be of no use.

@@ -131,8 +131,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store]. It ends the notices, waits until those have been told whom the
-// calls before it concern, and closes the pool if the store was opened from a URL.
+// Close implements [driver.Store]. It ends the notices, waits until the notifications of earlier
+// calls are sent, and closes the pool if the store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.ctx.Err() != nil

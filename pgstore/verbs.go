@@ -52,10 +52,10 @@ type answer struct {
 	told    []string // whom to notify
 }
 
-// A verb sends the calls of many goroutines together, one batch at a time: the commit is what
-// costs, and it gathers. The first statement does what is usual. What it leaves of a batch is for
-// the second one, in a transaction of its own: so no batch waits for a row while it has locked
-// another out of order.
+// A verb sends the calls of many goroutines together, one batch at a time unless one hangs: the
+// commit is what costs, and it gathers. The first statement does what is usual. What it leaves of a
+// batch is for the second one, in a transaction of its own: so no batch waits for a row while it
+// has locked another out of order.
 type verb struct {
 	s             *Store
 	first, second string
@@ -64,7 +64,7 @@ type verb struct {
 	queue         batch.Queue[*call]
 }
 
-// init prepares the verb whose statement, with the name of a function in the place of %s, this is.
+// init sets up the verb. text is its statement, with %s for the name of the function.
 func (v *verb) init(s *Store, text, first, second string) {
 	v.s = s
 	v.first, v.second = fmt.Sprintf(text, first), fmt.Sprintf(text, second)

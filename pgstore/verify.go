@@ -14,8 +14,8 @@ import (
 // ErrNotHolder is the error of VerifyTx for a hold that has ended.
 var ErrNotHolder = errors.New("the lock is not held under this token any more")
 
-// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name has to return the
-// name behind that prefix, prefix included.
+// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name must return the
+// full name: the prefix and the name.
 //
 // [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
 type Held interface {

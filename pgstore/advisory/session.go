@@ -157,8 +157,7 @@ func (s *session) bound(deadline time.Time) error {
 	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
-// A statement has a condition for a key, which calls a function of the server. Its value is none if
-// that is false.
+// A statement calls a function of the server for a key. Its value is none if that returns false.
 type statement struct {
 	condition string
 	key       Key

@@ -101,7 +101,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 }
 
 // Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends,
-// that is within milliseconds of pg_terminate_backend or a restart of the server.
+// within a tenth of a second of pg_terminate_backend or a restart of the server.
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // failurePause is how long a place lasts that cannot wait in the server. Its owner then tries
-// again, which is not to be a burden for a server without connections.
+// again. The pause limits the load on a server that has no connections left.
 const failurePause = 250 * time.Millisecond
 
 // An entry is a hold or a place of this Store. Store.mu guards the fields from session on.
@@ -32,8 +32,8 @@ type entry struct {
 	until   time.Time          // zero: its time is over, and it is being ended
 	cancel  context.CancelFunc // ends the wait of a place
 
-	// kept is until when the server keeps the session of a place that was granted, and zero after
-	// a renewal.
+	// kept is the time until which the server keeps the session of a place that was granted. It is
+	// zero after a renewal.
 	kept time.Time
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// SQLState returns the five letters by which the server classifies an error, or "" if the error is
-// not from the server. Every driver has them under this name.
+// SQLState returns the five characters by which the server classifies an error, or "" if the error
+// is not from the server. Every driver has them under this name.
 func SQLState(err error) string {
 	var reply interface{ SQLState() string }
 	if errors.As(err, &reply) {
