@@ -19,7 +19,9 @@ func TestHoldAfterAReboot(t *testing.T) {
 	s := openTestOn(t, f.host(), dir)
 	grantedTo(t, s, req)
 	s.Session().Close()
+	s.mu.Lock() // No request begins any more, as with Close.
 	s.close()
+	s.mu.Unlock()
 	s.running.Wait()
 	f.reboot()
 	after := openTestOn(t, f.host(), dir)
