@@ -79,8 +79,8 @@
 //
 // The folder has a file of JSON for each name that is in use, with a line for each hold and place,
 // which people can read. Hidden are a named pipe for each open Store (.session-…, a file on
-// Windows), and a file for each kernel lock, which is locked and keeps tokens rising (.lock-…). The
-// file system must have named pipes, which FAT has not.
+// Windows), and a file for each kernel lock, which is locked and keeps tokens rising (.lock-…).
+// The file system must have named pipes, which FAT has not.
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.

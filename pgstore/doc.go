@@ -57,8 +57,8 @@
 //
 // Two may hold one lock after a failover to a standby that had not got the last commits, and after
 // a backup was restored. Tokens still rise as long as the server's clock does. A synchronous
-// standby has all of them, if nobody cancels a commit that waits for it. All but places and plain
-// releases commits as the server is set for the user: with synchronous_commit or fsync off a
+// standby has all of them, if nobody cancels a commit that waits for it. Changes of holds, except
+// plain releases, commit as the server is set for the user: with synchronous_commit or fsync off a
 // crash forgets locks, too. Package doctor looks for settings of this kind.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by

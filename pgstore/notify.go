@@ -56,8 +56,8 @@ func (l *listener) init(closed context.Context) {
 	l.notices.Tag = tagOf
 }
 
-// Notify implements [driver.Notifier]. The store listens from its first place, or from
-// 200 ms after its first hold.
+// Notify implements [driver.Notifier]. The store listens from its first place, or from 200 ms after
+// its first hold.
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }

@@ -108,8 +108,8 @@ func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 func leaveNotices(config *pgx.ConnConfig) { config.OnNotification = nil }
 
 // forRenewals is the pool as a source, or one connection beside it if the pool has none free after
-// half of the time, so that no lock is lost while other work uses up the pool. It sets
-// *byListen if that is the connection of Options.Listen, which may lead to another server.
+// half of the time, so that no lock is lost while other work uses up the pool. It sets *byListen
+// if that is the connection of Options.Listen, which may lead to another server.
 func (s *Store) forRenewals(ctx context.Context, byListen *bool) (*pgx.Conn, func(), error) {
 	*byListen = false
 	deadline, ok := ctx.Deadline()

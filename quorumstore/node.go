@@ -46,8 +46,8 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask sends a request to each node, on a goroutine of its own. A request keeps the values of ctx and
-// ignores its end. It ends after twice the Timeout, so that its outcome becomes known.
+// ask sends a request to each node, on a goroutine of its own. A request keeps the values of ctx
+// and ignores its end. It ends after twice the Timeout, so that its outcome becomes known.
 func ask[T any](s *Store, ctx context.Context, request func(context.Context, *node) (T, error)) *ballot[T] {
 	size := len(s.nodes)
 	b := &ballot[T]{s: s, values: make([]T, size), errs: make([]error, size), replies: make(chan reply[T], size)}

@@ -29,11 +29,11 @@
 // came: a release makes the next of them the holder and notifies it, in the same step. Nobody
 // overtakes, and no other client gets a notice. A hold that is broken is notified, too. A waiting
 // process costs the renewals of its places, in one request each 1.7 s, and a PING each 5 s on the
-// one connection for notices, which the Store makes with its first place, or
-// 200 ms after its first hold. A waiter whose process has ended delays the others until its place has run out.
-// Clients of other kinds have no places and notify nobody: the first in line looks at each renewal
-// of its place while one of them has the lock. If the user may not subscribe or publish, waiters
-// find their turn by these renewals, too.
+// one connection for notices, which the Store makes with its first place, or 200 ms after its first
+// hold. A waiter whose process has ended delays the others until its place has run out. Clients of
+// other kinds have no places and notify nobody: the first in line looks at each renewal of its
+// place while one of them has the lock. If the user may not subscribe or publish, waiters find
+// their turn by these renewals, too.
 //
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other

@@ -53,8 +53,8 @@
 // use a TTL of a minute or more, or MaxAttempts and Backoff, which make no place.
 //
 // Objects that are deleted by hand, by a rule of the bucket, or by a restored copy are locks that
-// are forgotten. Whoever can read the objects sees the secrets of owners, and can end their holds
-// if it can write.
+// are forgotten. A user with the right to read the objects sees the secrets of owners. With the
+// right to write, too, that user can end their holds.
 //
 // # Costs
 //

@@ -35,7 +35,7 @@ type office struct {
 	newest  int64                 // the token of the newest term
 }
 
-// An officeTerm has who leads in it, and when the first and the last 200 of it were received.
+// An officeTerm is the leader of a term, and when the first and the last 200 of it were received.
 type officeTerm struct {
 	leader      *officeCandidate
 	first, last time.Time

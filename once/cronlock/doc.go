@@ -2,7 +2,8 @@
 // github.com/robfig/cron/v3, on any store of package holdfast.
 //
 //	schedule, err := cron.ParseStandard("0 3 * * *")
-//	c.Schedule(schedule, cronlock.Job(locks, "nightly", schedule, nil, work)) // work func(context.Context) error
+//	// work is a func(context.Context) error
+//	c.Schedule(schedule, cronlock.Job(locks, "nightly", schedule, nil, work))
 //
 // Each activation of the schedule runs once over all replicas. See package once
 // for what is guaranteed. Runs on two replicas are "the same" if they belong to the
