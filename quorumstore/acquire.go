@@ -78,7 +78,7 @@ func (s *Store) beginAcquire(req *driver.Request) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := [2]string{req.Name, req.Owner}
-	if e := s.entries[key]; e != nil && !e.ending && time.Now().Before(e.expiry) {
+	if e := s.entries[key]; e != nil && e.state == live && time.Now().Before(e.expiry) {
 		return nil, errOwner
 	}
 	req.Place, req.Floor = 0, s.floorFor(req.Floor)
@@ -114,7 +114,7 @@ func (s *Store) isWon(e *entry, token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.token = token
-	return !e.ending
+	return e.state == live
 }
 
 // vote sends an attempt to the nodes and counts the votes until they decide. Once a majority has
@@ -146,7 +146,7 @@ func (s *Store) vote(
 // for Options.Timeout at most. The votes show which have.
 func (s *Store) undo(ctx context.Context, e *entry, t *tally, granted int) {
 	s.mu.Lock()
-	b := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]})
+	b, _ := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}, lost)
 	s.mu.Unlock()
 	if granted == 0 {
 		return

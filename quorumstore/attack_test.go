@@ -98,3 +98,26 @@ func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 		})
 	}
 }
+
+// A release that a lost renewal has begun may cross that of the owner at a node, which then ends the
+// part for the latter. The owner, who has been told that the entry is lost, gets no hold reported.
+func TestReleaseOfALostEntryReportsNone(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		conns[1].Once(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error { return errors.New("lost") })
+		c[2].set(c[2].hang)
+		req := request("mine")
+		if res, err := s.Acquire(t.Context(), req); err == nil {
+			t.Fatalf("by one node: %+v", res)
+		}
+		conns[0].Once(faultstore.Release, slow(time.Second, 0))
+		if got := renew(t, s, req); got != driver.Lost {
+			t.Fatalf("Renew is answered %v", got)
+		}
+		if giveBack(t, s, req) {
+			t.Error("Release of a lost entry reports one")
+		}
+		c.holders(t, "", "", "")
+	})
+}

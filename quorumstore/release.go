@@ -19,11 +19,20 @@ type entry struct {
 	own     bool      // its Acquire went through this Store
 	expiry  time.Time // see over
 	token   int64     // that a majority has granted, 0 before that is known
-	ending  bool      // a release has begun: from then on it is Lost
+	state   entryState
 	keep    time.Time // until when the last release keeps the name
 	pending int       // how many acquisitions and releases
 	parts   []part    // by node
 }
+
+// An entryState is what is to become of an entry. Once its release has begun it is Lost for a renewal.
+type entryState uint8
+
+const (
+	live     entryState = iota
+	released            // by its owner
+	lost                // found lost, or undone: the owner's Release reports none, whatever nodes still have
+)
 
 // A part is what a node may have of an entry. An owner has one Acquire, so that a request which is
 // late can end nothing but its own part.
@@ -73,7 +82,7 @@ func (s *Store) done(e *entry, n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.pending.Add(-1)
-	if e.pending--; e.pending == 0 && e.ending && s.entries[e.key] == e {
+	if e.pending--; e.pending == 0 && e.state != live && s.entries[e.key] == e {
 		delete(s.entries, e.key)
 	}
 }
@@ -94,7 +103,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	s.mu.Lock()
-	b := s.release(ctx, req)
+	b, was := s.release(ctx, req, released)
 	s.mu.Unlock()
 	ended, without := 0, 0
 	for range b.count(ctx, s.timeout) {
@@ -105,25 +114,27 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	}
 	switch {
 	case ended >= s.need, req.Keep == 0 && ended+without >= s.need && without <= s.minority():
-		return true, nil
+		return was != lost, nil
 	case without > s.minority():
 		return false, nil
 	}
 	return false, b.err("not confirmed")
 }
 
-// release ends the entry of an owner at all nodes. From then on it is Lost. The caller holds s.mu.
-func (s *Store) release(ctx context.Context, req driver.ReleaseRequest) *ballot[bool] {
+// release ends the entry of an owner at all nodes, and returns the state that it was in. A lost one
+// stays lost, and leaves no keep. The caller holds s.mu.
+func (s *Store) release(ctx context.Context, req driver.ReleaseRequest, to entryState) (b *ballot[bool], was entryState) {
 	key := [2]string{req.Name, req.Owner}
 	e := s.entries[key]
 	if e == nil {
 		e = s.newEntry(key, unknownTime)
 	}
-	if e.ending, e.keep = true, (time.Time{}); req.Keep > 0 {
+	was = e.state
+	if e.state, e.keep = max(was, to), (time.Time{}); req.Keep > 0 && e.state != lost {
 		e.keep = time.Now().Add(req.Keep)
 	}
 	s.begin(e)
-	return ask(s, ctx, func(ctx context.Context, n *node) (bool, error) { return s.releaseAt(ctx, e, n) })
+	return ask(s, ctx, func(ctx context.Context, n *node) (bool, error) { return s.releaseAt(ctx, e, n) }), was
 }
 
 // releaseAt ends the part of an entry at a node, after its Acquire has ended there. A release that

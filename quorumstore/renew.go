@@ -73,7 +73,7 @@ func (s *Store) renewals(
 		if e == nil {
 			e = s.newEntry(key, req.TTL)
 		}
-		if e.ending || req.Token != 0 && e.token != 0 && req.Token != e.token {
+		if e.state != live || req.Token != 0 && e.token != 0 && req.Token != e.token {
 			entries[i].State = driver.Lost
 			continue
 		}
@@ -114,19 +114,18 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 func (s *Store) settle(ctx context.Context, r *renewal, req driver.RenewRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.ending || r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority() {
+	if r.state != live || r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority() {
 		r.answer = driver.Entry{State: driver.Lost}
 	}
 	switch {
-	case r.ending:
+	case r.state != live:
 	case r.answer.State != driver.Lost:
 		if end := s.over(req.TTL); end.After(r.expiry) {
 			r.expiry = end
 		}
 		r.token = cmp.Or(r.token, r.answer.Token)
 	case r.own || r.held:
-		r.ending = true
-		s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]})
+		s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]}, lost)
 	case s.entries[r.key] == r.entry: // The owner may have an entry under another token.
 		delete(s.entries, r.key)
 	}
