@@ -389,7 +389,7 @@ func (f writerFunc) Write(b []byte) (int, error) {
 func TestRecordAsText(t *testing.T) {
 	rec := holdfast.Record{Name: "x", Holder: "db1/7/A", Token: 5, Remaining: 2500 * ms, Limit: 4, Waiting: 3}
 	for _, c := range []struct{ got, want string }{
-		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left, 3 waiting`},
+		{rec.String(), `"x" held by "db1/7/A" under token 5, one of 4 slots, 2.5s left unless renewed, 3 waiting`},
 		{holdfast.Record{Name: "x", Kept: true, Limit: driver.Shared}.String(), `"x" kept after its release, shared`},
 		{holdfast.Record{}.String(), "no hold"},
 		{holdfast.Record{Name: "a"}.String(), `"a" held by an unknown holder`},

@@ -127,7 +127,7 @@ func TestReaderBehindAWriter(t *testing.T) {
 		one, two := acquire(t, c, "a", shared), acquire(t, other, "a", shared)
 		writer := startWaiters(t, other, "a", 1)
 		err := failure(c.TryAcquire(ctx, "a", shared))
-		if held := heldError(t, err); !held.Self || !strings.Contains(err.Error(), `, shared, 30s left, 1 waiting`) {
+		if held := heldError(t, err); !held.Self || !strings.Contains(err.Error(), `, shared, 30s left unless renewed, 1 waiting`) {
 			t.Errorf("a reader behind a writer: %v", err)
 		}
 		release(t, one)

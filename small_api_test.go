@@ -334,7 +334,7 @@ func TestWaitingIsLogged(t *testing.T) {
 			group.Go(func() {
 				err := failure(c.Acquire(ctx, name, &holdfast.Options{Wait: time.Minute}))
 				wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-				mine := regexp.MustCompile(`^holdfast: acquire "mine": gave up after 1m0s \(the time to wait is over\): held by "me" under token \d+, 2.*s left, this very client, since 2000-01-01T00:00:00Z$`)
+				mine := regexp.MustCompile(`^holdfast: acquire "mine": gave up after 1m0s \(the time to wait is over\): held by "me" under token \d+, 2.*s left unless renewed, this very client, since 2000-01-01T00:00:00Z$`)
 				if held := heldError(t, err); held.Self != (name == "mine") || held.Self && !mine.MatchString(err.Error()) {
 					t.Error(err)
 				}

@@ -53,7 +53,7 @@ func (f *ticketFields) encode() Ticket {
 func (t Ticket) decode() (*ticketFields, error) {
 	code, ok := strings.CutPrefix(string(t), ticketPrefix)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is no ticket of this version, which Lock.HandOver and \"holdfast acquire\" return", ErrInvalid)
+		return nil, fmt.Errorf("%w: it is no ticket of this version", ErrInvalid)
 	}
 	fields := &ticketFields{}
 	data, err := base64.RawURLEncoding.DecodeString(code)

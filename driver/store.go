@@ -217,6 +217,9 @@ func (r Record) String() string {
 	}
 	if r.Remaining > 0 {
 		text += fmt.Sprintf(", %v left", r.Remaining.Round(time.Millisecond))
+		if !r.Kept {
+			text += " unless renewed"
+		}
 	}
 	if r.Waiting > 0 {
 		text += fmt.Sprintf(", %d waiting", r.Waiting)

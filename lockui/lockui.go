@@ -65,7 +65,7 @@ func Handler(o Options) (http.Handler, error) {
 	case slices.ContainsFunc(o.Stores, func(s Store) bool { return s.Client == nil }):
 		wrong = "a Store has no Client"
 	case o.Token != "" && len(o.Token) < minToken:
-		wrong = fmt.Sprintf("the Token has fewer than %d characters", minToken)
+		wrong = fmt.Sprintf("the token has fewer than %d characters", minToken)
 	}
 	for _, host := range o.Hosts {
 		if net.ParseIP(host) == nil && strings.ContainsAny(host, ":/") {

@@ -152,7 +152,7 @@ func TestHandlerRefuses(t *testing.T) {
 	for text, o := range map[string]Options{
 		"Stores": {},
 		"Client": {Stores: []Store{{}}},
-		"Token":  {Stores: stores, Token: "short"},
+		"token":  {Stores: stores, Token: "short"},
 		`"a:80"`: {Stores: stores, Hosts: []string{"::1", "a:80"}},
 	} {
 		if _, err := Handler(o); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), text) {

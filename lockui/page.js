@@ -31,7 +31,7 @@ const columns = [
   { key: "name", title: "Lock", text: lock => lock.name },
   { key: "holder", title: "Holder", text: lock => lock.holder ?? "–" },
   { key: "age", title: "Held for", number: true, value: lock => lock.age_ms ?? 0, text: (lock, since) => lock.age_ms === undefined ? "–" : short(lock.age_ms + since) },
-  { key: "left", title: "Left", number: true, value: lock => lock.remaining_ms ?? Infinity,
+  { key: "left", title: "Lease", number: true, value: lock => lock.remaining_ms ?? Infinity,
     text: (lock, since) => lock.remaining_ms === undefined ? "no expiry" : short(Math.max(lock.remaining_ms - since, 0)) },
   { key: "waiting", title: "Waiting", number: true, value: lock => lock.waiting ?? 0, text: lock => lock.waiting ? lock.waiting.toLocaleString("en") : "" },
   { key: "token", title: "Token", number: true, value: lock => lock.token ?? 0, text: lock => lock.token ? String(lock.token) : "–" },

@@ -110,6 +110,7 @@ Exit code of every subcommand, beside its own:
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(newElect(c), newOnce(c), newAcquire(c), newRenew(c), newRelease(c), newLs(c), newShow(c),
 			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
+		root.InitDefaultCompletionCmd()
 	}
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
@@ -119,26 +120,30 @@ Exit code of every subcommand, beside its own:
 	c.completeNames(root)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" {
+		switch cmd.Name() {
+		case "help":
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				if found, _, err := root.Find(args); err != nil || found == root {
 					return noSuchCommand(root, args)
 				}
 				return nil
 			}
+		case "completion":
+			cmd.Args, cmd.RunE = noSuchCommand, root.RunE
 		}
 	}
 	return root
 }
 
-// noSuchCommand checks the arguments of the program without a subcommand.
-func noSuchCommand(root *cobra.Command, args []string) error {
+// noSuchCommand checks the arguments of a command that has subcommands, without one of them.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	try := "holdfast --help"
-	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
-		try = "holdfast " + similar[0]
+	try := "--help"
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		try = similar[0]
 	}
+	try = cmd.CommandPath() + " " + try
 	return usageError(fmt.Errorf("there is no subcommand %q", args[0]), try)
 }

@@ -26,25 +26,26 @@ func (c *cli) logger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// announceDelay is how long a command waits before it reports that it waits, without -v.
+// announceDelay is how long a command waits before it reports that it waits.
 const announceDelay = 2 * time.Second
 
-// config returns the configuration of a client. If --verbose is given, it reports what happens to
-// its locks. Also on a terminal, and under CI, it reports whom it waits for.
+// config returns the configuration of a client. If --verbose is given, its log has what happens to
+// its locks. Otherwise it reports on a terminal, and under CI, whom it waits for; and everywhere
+// that it waits for the run whose command it is, which would look like a hang.
 func (c *cli) config(w io.Writer) *holdfast.Config {
 	config := &holdfast.Config{MaxOutage: c.maxOutage}
-	delay := announceDelay
 	if c.verbose {
-		config.Logger, delay = c.logger(w, slog.LevelDebug), 0
-	} else if !isTerminal(os.Stderr) && !underCI() {
-		return config
+		config.Logger = c.logger(w, slog.LevelDebug)
 	}
+	around := os.Getenv("HOLDFAST_HOLDER")
 	var report *time.Timer // of the one lock that a subcommand waits for
 	config.Hooks.Event = func(_ context.Context, e holdfast.Event) {
-		switch e.Kind {
-		case holdfast.EventWaiting:
-			report = time.AfterFunc(delay, func() { c.notice(w, "waiting for %q, which %s", e.Name, holderPhrase(*e.By, "is", "has been")) })
-		case holdfast.EventWaited:
+		switch {
+		case e.Kind == holdfast.EventWaiting && around != "" && e.By.Holder == around:
+			c.notice(w, "waiting for %q, which the run around this one holds until this one ends", e.Name)
+		case e.Kind == holdfast.EventWaiting && !c.verbose && (isTerminal(os.Stderr) || underCI()):
+			report = time.AfterFunc(announceDelay, func() { c.notice(w, "waiting for %q, which %s", e.Name, holderPhrase(*e.By, "is", "has been")) })
+		case e.Kind == holdfast.EventWaited && report != nil:
 			report.Stop()
 		}
 	}

@@ -25,11 +25,11 @@ func newLs(c *cli) *cobra.Command {
 		Long: `Ls lists the locks that are held, and those that are kept after their release
 (--min-hold), sorted by name. With a PREFIX it lists those whose names begin so.
 
-AGE is how long ago the lock was taken, LEFT how long the store keeps it unless
-its holder renews it. WAITING is how many wait in line for it, in files, Redis,
-the table of PostgreSQL, etcd and S3; if nobody does, there is no such column.
-On a terminal, lines are cut at its width; "holdfast show" has all. Elsewhere,
-and with --json, nothing is cut.
+AGE is how long ago the lock was taken, LEASE how long the store keeps it unless
+its holder renews it, as a holder that lives does. WAITING is how many wait in
+line for it, in files, Redis, the table of PostgreSQL, etcd and S3; if nobody
+does, there is no such column. On a terminal, long names and lines are cut;
+"holdfast show" has all. Elsewhere, and with --json, nothing is cut.
 
 Of postgres+advisory: it lists the keys of all advisory locks of the database
 with the sessions that hold them, and those that wait.

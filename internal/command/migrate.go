@@ -66,10 +66,15 @@ func (c *cli) migrate(ctx context.Context, url string) error {
 	if !ok {
 		return usageError(fmt.Errorf("the %s store needs no set-up", client.Guarantees().Store), "")
 	}
+	_, before := client.Lookup(ctx, "holdfast-migrate")
 	if err := needs.Migrate(ctx); err != nil {
 		return err
 	}
-	c.notice(os.Stderr, "the %s store is ready", client.Guarantees().Store)
+	done := "is set up"
+	if before == nil || errors.Is(before, holdfast.ErrNotHeld) {
+		done = "is up to date"
+	}
+	c.notice(os.Stderr, "the %s store %s", client.Guarantees().Store, done)
 	return nil
 }
 

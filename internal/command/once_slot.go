@@ -10,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/once/cronlock"
 )
@@ -66,7 +67,10 @@ func (s *slotFlags) check(form string) error {
 	if given != 1 {
 		return usageError(errors.New("want one of --cron, --slot and --every, and --every above 0"), form)
 	}
-	return checkDuration("every", s.every, 0)
+	if s.every == 0 {
+		return nil
+	}
+	return checkDuration("every", s.every, driver.MinTTL)
 }
 
 // at returns the slot of a run that begins now, which is zero with --every.

@@ -220,7 +220,7 @@ const maxKillAfter = 5 * time.Second
 // checkTimes sets --kill-after if it is not given, and refuses times that leave no room for
 // stopping the command.
 func (r *runCommand) checkTimes(killAfterGiven bool) error {
-	if err := cmp.Or(checkDuration("min-hold", r.minHold, 0), checkDuration("kill-after", r.killAfter, 0)); err != nil {
+	if err := cmp.Or(checkDuration("min-hold", r.minHold, 0), checkDuration("max-hold", r.maxHold, 0), checkDuration("kill-after", r.killAfter, 0)); err != nil {
 		return err
 	}
 	if !killAfterGiven {

@@ -59,7 +59,7 @@ func lockFields(lock lockview.Lock) []byte {
 	if !rec.Since.IsZero() {
 		field("since", fmt.Sprintf("%s, %s ago", rec.Since.UTC().Format(time.RFC3339), row[ageColumn]))
 	}
-	field("left", remainingText(rec))
+	field("lease", remainingText(rec))
 	field("waiting", row[waitingColumn])
 	field("metadata", row[metadataColumn])
 	for _, other := range lock[1:] {
@@ -72,7 +72,7 @@ func lockFields(lock lockview.Lock) []byte {
 func holdLine(rec holdfast.Record) string {
 	row := recordRow(rec)
 	text := row[holderColumn] + ", token " + row[tokenColumn]
-	text += ", " + row[ageColumn] + " ago, left " + remainingText(rec)
+	text += ", " + row[ageColumn] + " ago, lease " + remainingText(rec)
 	if row[metadataColumn] != "" {
 		text += ", " + row[metadataColumn]
 	}

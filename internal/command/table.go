@@ -16,7 +16,8 @@ import (
 )
 
 // formatTable aligns the columns of a table whose first row is the titles. A column that has
-// nothing but a title is left out. Lines are cut after the given number of characters; 0 means not
+// nothing but a title is left out. Lines are cut after the given number of characters, and all but
+// the last cell of a row after two fifths of it, so that the columns behind are seen; 0 means not
 // at all.
 func formatTable(rows [][]string, most int) []byte {
 	var out bytes.Buffer
@@ -26,6 +27,9 @@ func formatTable(rows [][]string, most int) []byte {
 		for column, text := range row {
 			if slices.ContainsFunc(rows[1:], func(other []string) bool { return other[column] != "" }) {
 				cells = append(cells, text)
+				if column < len(row)-1 {
+					cells[len(cells)-1] = cutAfter(text, most*2/5)
+				}
 			}
 		}
 		_, _ = fmt.Fprintln(aligned, strings.Join(cells, "\t"))
@@ -33,13 +37,16 @@ func formatTable(rows [][]string, most int) []byte {
 	_ = aligned.Flush() // to memory
 	var cut bytes.Buffer
 	for line := range strings.Lines(out.String()) {
-		line = strings.TrimRight(line, " \n")
-		if runes := []rune(line); most > 0 && len(runes) > most {
-			line = string(runes[:most-1]) + "…"
-		}
-		cut.WriteString(line + "\n")
+		cut.WriteString(cutAfter(strings.TrimRight(line, " \n"), most) + "\n")
 	}
 	return cut.Bytes()
+}
+
+func cutAfter(text string, most int) string {
+	if runes := []rune(text); most > 0 && len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
 }
 
 // The columns of a table of locks. The last ones are cut on a narrow terminal.
@@ -47,7 +54,7 @@ const (
 	nameColumn = iota
 	holderColumn
 	ageColumn
-	leftColumn
+	leaseColumn
 	waitingColumn
 	tokenColumn
 	metadataColumn
@@ -55,7 +62,7 @@ const (
 
 // lockRows returns the rows of a table of locks.
 func lockRows(locks []lockview.Lock) [][]string {
-	rows := [][]string{{"NAME", "HOLDER", "AGE", "LEFT", "WAITING", "TOKEN", "METADATA"}}
+	rows := [][]string{{"NAME", "HOLDER", "AGE", "LEASE", "WAITING", "TOKEN", "METADATA"}}
 	for _, lock := range locks {
 		row := recordRow(lock[0])
 		if text := lock.Usage(); text != "" {

@@ -22,6 +22,11 @@ const ticketEnv = "HOLDFAST_TICKET"
 func newRenew(c *cli) *cobra.Command {
 	var ttl time.Duration
 	cmd := c.ticketCommand("renew", func(ctx context.Context, client *holdfast.Client, ticket holdfast.Ticket) error {
+		if ttl != 0 {
+			if err := checkTTL(ttl); err != nil {
+				return err
+			}
+		}
 		lock, err := client.Adopt(ctx, ticket, &holdfast.Options{TTL: ttl, NoRenew: true})
 		if err == nil {
 			_, err = lock.HandOver() // to the owner of the ticket
