@@ -2,8 +2,8 @@ package holdfast
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -25,26 +25,37 @@ const (
 	suspendCheck = time.Second
 )
 
+// A schedule is when the Client looks at its leases next. One goroutine, runScheduler, serves it: it
+// goes through all leases when the first of them is due. It is guarded by Client.mu.
+type schedule struct {
+	running   bool          // the goroutine runs
+	nextCheck time.Duration // when the first lease is due, at the earliest
+	holds     bool          // a lease may be held
+	wake      chan struct{} // has room for one
+}
+
+// never is a reading that the clock does not reach.
+const never time.Duration = math.MaxInt64
+
 // runScheduler renews and expires leases when they are due, until the Client is closed.
 func (c *Client) runScheduler() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		now := c.clock.now()
-		renewals := c.takeDue(now)
-		sleep := c.schedule.nextCheck - now
-		if c.schedule.nextCheck == 0 {
-			sleep = time.Hour
-		} else if c.clock.useBootClock && slices.ContainsFunc(c.schedule.leases, func(l *lease) bool { return l.state == held }) {
-			sleep = min(sleep, suspendCheck)
-		}
+	for s := &c.schedule; ; {
 		// Leases share a request if their timeouts, of which it has the shortest, are of one order of
 		// magnitude: so a lock of a short TTL never costs one of a long TTL.
 		groups := map[int][]*lease{}
-		for _, l := range renewals {
-			order := bits.Len64(uint64(l.renewTimeout(now)))
-			groups[order] = append(groups[order], l)
+		c.mu.Lock()
+		now := c.clock.now()
+		if now >= s.nextCheck {
+			for _, l := range c.takeDue(now) {
+				order := bits.Len64(uint64(l.renewTimeout(now)))
+				groups[order] = append(groups[order], l)
+			}
+		}
+		sleep := min(s.nextCheck-now, time.Hour)
+		if s.holds && c.clock.useBootClock {
+			sleep = min(sleep, suspendCheck)
 		}
 		c.mu.Unlock()
 		for _, group := range groups {
@@ -57,7 +68,7 @@ func (c *Client) runScheduler() {
 		timer.Reset(sleep)
 		select {
 		case <-timer.C:
-		case <-c.schedule.wake:
+		case <-s.wake:
 		case <-c.closing:
 			return
 		}
@@ -65,40 +76,35 @@ func (c *Client) runScheduler() {
 }
 
 // takeDue returns the leases that must be renewed now, ends the holds past their deadline, and sets
-// when the next ones are due. A place that is renewed leaves the schedule until the answer puts it
-// there again. A hold stays, for its deadline. The caller holds c.mu.
+// when the next ones are due. A lease with a request in flight is due again when the answer says
+// so, and a hold is at its deadline. The caller holds c.mu.
 func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 	s := &c.schedule
-	for len(s.leases) > 0 {
-		l, window := s.leases[0], time.Duration(0)
-		deadline := time.Duration(l.deadline.Load())
-		if len(renewals) > 0 {
+	s.nextCheck, s.holds = never, false
+	leases := c.leasesLocked(func(l *lease) bool { return l.state > unsent && l.state < ending })
+	sending := slices.ContainsFunc(leases, func(l *lease) bool { return !l.busy && l.due <= now })
+	for _, l := range leases {
+		deadline, window := never, time.Duration(0)
+		if l.state == held {
+			deadline, s.holds = time.Duration(l.deadline.Load()), true
+		}
+		if sending {
 			window = l.asked() / batchWindow
 		}
-		switch isHeld := l.state == held; {
-		case isHeld && now >= deadline:
-			if s.remove(l); l.op != nil { // Its caller has not got it.
-				l.op.restart(now)
-			} else {
-				c.activeCalls.Go(func() { l.checkDeadline() })
-			}
-			continue
-		case l.due > now+window, isHeld && l.due == deadline:
-			s.nextCheck = l.due
-			return renewals
-		case isHeld:
+		switch {
+		case now >= deadline && l.op != nil: // Its caller has not got it.
+			l.due = never
+			l.op.restart(now)
+		case now >= deadline:
+			l.due = never
+			c.activeCalls.Go(func() { l.checkDeadline() })
+		case l.busy:
 			l.due = deadline
-			heap.Fix(s, l.index)
-		default:
-			s.remove(l)
-		}
-		if !l.busy {
-			l.busy = true
+		case l.due <= now+window && l.due != deadline:
+			l.busy, l.due = true, deadline
 			renewals = append(renewals, l)
 		}
-	}
-	if s.nextCheck <= now {
-		s.nextCheck = 0
+		s.nextCheck = min(s.nextCheck, l.due)
 	}
 	return renewals
 }
@@ -273,24 +279,13 @@ func (l *lease) noteNotice(token int64) {
 	}
 }
 
-// notScheduled is the index of a lease that is not in the schedule.
-const notScheduled = -1
-
-// A schedule holds the leases by the time at which each must be checked next, for its renewal or
-// its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
-type schedule struct {
-	leases    []*lease      // a heap
-	running   bool          // the goroutine runs
-	nextCheck time.Duration // when the goroutine will check, 0 if it sleeps until it is woken
-	wake      chan struct{} // has room for one
-}
-
-// lookAt puts a lease into the schedule, or moves it there, and wakes the scheduler if that would
-// check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
-// renewed only then, unless something is not known of it. The caller holds c.mu.
+// lookAt sets when the scheduler looks at a lease, and wakes it if it would check too late. A hold
+// is looked at by its deadline, which MaxHold bounds; one that is not to be renewed only then,
+// unless something is not known of it. The caller holds c.mu.
 func (l *lease) lookAt(due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	if l.state == held {
+		s.holds = true
 		deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
 		if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
 			deadline, last = l.since+most, true
@@ -300,49 +295,15 @@ func (l *lease) lookAt(due time.Duration) {
 			due = deadline
 		}
 	}
-	if l.due = due; l.index == notScheduled {
-		heap.Push(s, l)
-	} else {
-		heap.Fix(s, l.index)
-	}
+	l.due = due
 	if !s.running {
 		s.running = true
 		c.activeCalls.Go(c.runScheduler)
-	} else if s.nextCheck == 0 || due < s.nextCheck {
+	} else if due < s.nextCheck {
 		s.nextCheck = due
 		select {
 		case s.wake <- struct{}{}:
 		default:
 		}
 	}
-}
-
-func (s *schedule) remove(l *lease) {
-	if l.index != notScheduled {
-		heap.Remove(s, l.index)
-	}
-}
-
-// Len, Less, Swap, Push and Pop implement [heap.Interface]: the lease that is due first is on top.
-func (s *schedule) Len() int           { return len(s.leases) }
-func (s *schedule) Less(i, j int) bool { return s.leases[i].due < s.leases[j].due }
-
-func (s *schedule) Swap(i, j int) {
-	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
-	s.leases[i].index, s.leases[j].index = i, j
-}
-
-func (s *schedule) Push(x any) {
-	l := x.(*lease)
-	l.index = len(s.leases)
-	s.leases = append(s.leases, l)
-}
-
-func (s *schedule) Pop() any {
-	last := len(s.leases) - 1
-	l := s.leases[last]
-	s.leases[last] = nil
-	s.leases = s.leases[:last]
-	l.index = notScheduled
-	return l
 }
