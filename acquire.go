@@ -30,16 +30,14 @@ import (
 // [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
 // have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return c.newAcquire(name, o).do(ctx)
+	return (&acquireOp{c: c, name: name, options: c.withDefaults(o)}).do(ctx)
 }
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
 // [ErrUnavailable]. The ctx ends it as it ends Acquire.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	a := c.newAcquire(name, o)
-	a.try = true
-	return a.do(ctx)
+	return (&acquireOp{c: c, name: name, options: c.withDefaults(o), try: true}).do(ctx)
 }
 
 // An acquireOp is one call of Acquire, TryAcquire or Adopt. Client.mu guards the fields from queue
@@ -66,11 +64,6 @@ type acquireOp struct {
 	wake      chan struct{}
 }
 
-// newAcquire returns the operation of an Acquire.
-func (c *Client) newAcquire(name string, o *Options) *acquireOp {
-	return &acquireOp{c: c, name: name, options: c.withDefaults(o)}
-}
-
 // do checks the arguments, runs the operation, and tells the hooks of its begin and of its end.
 func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 	c, o := a.c, &a.options
@@ -88,8 +81,8 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 		return nil, opError(op, a.name, err)
 	}
 	defer c.activeCalls.Done()
-	if a.ctx = ctx; c.hooks.Start != nil {
-		a.ctx = c.hooks.Start(ctx, Start{Op: start, Store: c.guarantees.Store, Name: a.name, Holder: c.holder, TTL: o.TTL})
+	if a.ctx = ctx; c.config.Hooks.Start != nil {
+		a.ctx = c.config.Hooks.Start(ctx, Start{Op: start, Store: c.guarantees.Store, Name: a.name, Holder: c.config.Holder, TTL: o.TTL})
 	}
 	if o.Wait > 0 {
 		limited, cancel := context.WithTimeoutCause(a.ctx, o.Wait, errWaited(o.Wait))
@@ -164,13 +157,13 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 		l.tokens.count = a.tokensForLine()
 	}
 	req := driver.Request{
-		Name: l.name, Owner: l.owner, Holder: c.holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
+		Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
 		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
 	}
 	l.state, l.busy, l.storeEnd = requesting, true, sent+o.TTL
 	l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
 	c.mu.Unlock()
-	res, err := request(c, a.ctx, "acquire", min(c.requestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
+	res, err := request(c, a.ctx, "acquire", min(c.config.RequestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	c.mu.Lock()
@@ -182,8 +175,7 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 	case err != nil:
 		due := now + a.noteFailure(now, sent, err)
 		if driver.IsNotApplied(err) {
-			l.absent()
-			a.restart(due)
+			a.restart(due, true)
 			break
 		}
 		if l.state == held || l.look == noticed {
@@ -199,17 +191,15 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 		a.noteHolder(now, res.Held)
 		l.note(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
 	default:
-		a.noteAnswered(now)
 		a.noteHolder(now, res.Held)
-		pause := c.backoff.nthDelay(a.pauses)
+		pause := c.config.Backoff.nthDelay(a.pauses)
 		if a.pauses++; res.Held.Remaining > 0 {
 			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
 		}
 		if l.look == noticed {
 			pause = 0
 		}
-		l.absent()
-		a.restart(now + pause)
+		a.restart(now+pause, true)
 		if a.refusals++; a.try || a.refusals == o.MaxAttempts {
 			a.failure = a.queue.known
 		}
@@ -227,7 +217,7 @@ func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 			a.contended = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
-				by = &HeldError{Record: Record{Name: a.name, Holder: c.holder}}
+				by = &HeldError{Record: Record{Name: a.name, Holder: c.config.Holder}}
 			}
 			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
 			c.mu.Lock()
@@ -261,7 +251,7 @@ func (a *acquireOp) take(l *lease) {
 		q.head = l
 	}
 	if q.head == l {
-		q.turnEnd = l.since + a.c.localTurn
+		q.turnEnd = l.since + a.c.config.LocalTurn
 	}
 	if a.options.Reentrant {
 		for _, other := range slices.Clone(q.line) {
@@ -273,14 +263,18 @@ func (a *acquireOp) take(l *lease) {
 }
 
 // restart ends the attempt. The next one, by a new owner, is sent at due. A ticket has no other
-// owner. The caller holds c.mu.
-func (a *acquireOp) restart(due time.Duration) {
+// owner. With absent the store has nothing of the lease, unless a notice has told more meanwhile.
+// The caller holds c.mu.
+func (a *acquireOp) restart(due time.Duration, absent bool) {
 	a.signal()
 	if a.ticket != nil {
 		a.failure = errTicketExpired
 		return
 	}
 	old := a.lease
+	if absent && old.state < held {
+		old.state = unsent
+	}
 	a.queue.replace(old, a.c.newLease(a, old.name))
 	a.lease.due = due
 	old.abandon()
@@ -333,13 +327,9 @@ func (a *acquireOp) lastKnown() error {
 	return errNotAnswered
 }
 
-// noteAnswered records that the store has answered. The caller holds c.mu.
-func (a *acquireOp) noteAnswered(now time.Duration) {
-	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-}
-
-// noteHolder records the hold in the way. The caller holds c.mu.
+// noteHolder records that the store has answered with the hold in the way. The caller holds c.mu.
 func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
+	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
 	self := false
 	for l := range a.queue.leases {
 		self = self || (l.state == held || l.state == ending) && l.tokens.has(rec.Token)
@@ -366,7 +356,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	if a.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, first := c.backoff.nthDelay(a.pauses), q.failing == 0
+	pause, first := c.config.Backoff.nthDelay(a.pauses), q.failing == 0
 	if a.pauses++; a.try {
 		pause = min(pause, soon)
 	} else if a.place > 0 { // It must not cost the place.
@@ -377,7 +367,7 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) &&
-		(!a.try || 0 < later.After && later.After <= soon && now-a.began < c.requestTimeout)
+		(!a.try || 0 < later.After && later.After <= soon && now-a.began < c.config.RequestTimeout)
 	if announced {
 		if first || !a.answered {
 			a.answered, q.failing = true, max(q.failing, now+later.After)
@@ -396,8 +386,8 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	}
 	for _, b := range callers {
 		_, bounded := b.ctx.Deadline()
-		if now-max(q.failing, b.began) >= c.outage && !(announced && bounded) {
-			b.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.outage)
+		if now-max(q.failing, b.began) >= c.config.MaxOutage && !(announced && bounded) {
+			b.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
 			b.signal()
 		}
 	}
@@ -435,7 +425,7 @@ func errWaited(wait time.Duration) error {
 func request[T any](
 	c *Client, ctx context.Context, op string, timeout time.Duration, call func(context.Context) (T, error),
 ) (value T, err error) {
-	if c.hooks.Event != nil {
+	if c.config.Hooks.Event != nil {
 		began := c.clock.now()
 		defer func() { c.emit(ctx, Event{Kind: EventRequest, Op: op, Took: c.clock.now() - began, Err: err}) }()
 	}

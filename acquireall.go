@@ -74,8 +74,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 	for {
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {
-			a := c.newAcquire(names[i], &options)
-			a.try, a.answered = try, i > 0
+			a := &acquireOp{c: c, name: names[i], options: options, try: try, answered: i > 0}
 			var lock *Lock
 			if lock, err = a.do(limited); err == nil {
 				locks = append(locks, lock)

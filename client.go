@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -27,22 +26,13 @@ import (
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
-	store          driver.Store
-	guarantees     driver.Guarantees
-	ownsStore      bool // Close closes the store, too
-	holder         string
-	prefix         string
-	ttl            time.Duration     // of locks whose Options have none
-	metadata       map[string]string // the same
-	backoff        Backoff
-	requestTimeout time.Duration
-	outage         time.Duration
-	localTurn      time.Duration // not above 0: none
-	log            *slog.Logger
-	hooks          Hooks
-	watched        bool // there is a log or a hook for events
-	clock          clock
-	configErr      error // returned by every method if the Config is invalid
+	store      driver.Store
+	guarantees driver.Guarantees
+	ownsStore  bool   // Close closes the store, too
+	config     Config // with its defaults
+	watched    bool   // there is a log or a hook for events
+	clock      clock
+	configErr  error // returned by every method if the Config is invalid
 
 	closing     chan struct{}  // closed when Close begins
 	activeCalls sync.WaitGroup // calls in progress, and their background work
@@ -70,31 +60,27 @@ func New(store driver.Store, config *Config) *Client {
 	if config == nil {
 		config = &Config{}
 	}
-	guarantees := store.Guarantees()
 	c := &Client{
-		store:          store,
-		guarantees:     guarantees,
-		holder:         cmp.Or(config.Holder, defaultHolder()),
-		prefix:         config.Prefix,
-		ttl:            cmp.Or(config.TTL, DefaultTTL),
-		metadata:       maps.Clone(config.Metadata), // the caller may change the original
-		backoff:        config.Backoff,
-		requestTimeout: min(cmp.Or(config.RequestTimeout, 3*time.Second), driver.MaxTTL),
-		outage:         min(cmp.Or(config.MaxOutage, 10*time.Second), driver.MaxTTL),
-		localTurn:      min(cmp.Or(config.LocalTurn, defaultLocalTurn), driver.MaxTTL),
-		log:            config.Logger,
-		hooks:          config.Hooks,
-		watched:        config.Logger != nil || config.Hooks.Event != nil,
-		closing:        make(chan struct{}),
-		stopNotices:    func() {},
-		queues:         map[string]*nameQueue{},
+		store:       store,
+		guarantees:  store.Guarantees(),
+		config:      *config,
+		watched:     config.Logger != nil || config.Hooks.Event != nil,
+		closing:     make(chan struct{}),
+		stopNotices: func() {},
+		queues:      map[string]*nameQueue{},
 	}
-	c.backoff.Min = cmp.Or(c.backoff.Min, 2*time.Millisecond)
-	c.backoff.Max = cmp.Or(c.backoff.Max, max(c.backoff.Min, 250*time.Millisecond))
+	o := &c.config
+	o.Holder, o.TTL = cmp.Or(o.Holder, defaultHolder()), cmp.Or(o.TTL, DefaultTTL)
+	o.Metadata = maps.Clone(o.Metadata) // the caller may change the original
+	o.Backoff.Min = cmp.Or(o.Backoff.Min, 2*time.Millisecond)
+	o.Backoff.Max = cmp.Or(o.Backoff.Max, max(o.Backoff.Min, 250*time.Millisecond))
+	o.RequestTimeout = min(cmp.Or(o.RequestTimeout, 3*time.Second), driver.MaxTTL)
+	o.MaxOutage = min(cmp.Or(o.MaxOutage, 10*time.Second), driver.MaxTTL)
+	o.LocalTurn = min(cmp.Or(o.LocalTurn, defaultLocalTurn), driver.MaxTTL)
+	c.configErr = config.validate(o.Holder)
 	c.changed.L = &c.mu
 	c.schedule.wake = make(chan struct{}, 1)
-	c.clock.setBase(!guarantees.InProcess)
-	c.configErr = config.validate(c.holder)
+	c.clock.setBase(!c.guarantees.InProcess)
 	if store, ok := c.store.(driver.Notifier); ok {
 		c.stopNotices = store.Notify(c.onNotice)
 	}
@@ -103,7 +89,7 @@ func New(store driver.Store, config *Config) *Client {
 
 // String returns the store and the holder, for messages.
 func (c *Client) String() string {
-	return fmt.Sprintf("holdfast client %q of the %s store", c.holder, c.guarantees.Store)
+	return fmt.Sprintf("holdfast client %q of the %s store", c.config.Holder, c.guarantees.Store)
 }
 
 // GoString is String: a Client that is in use cannot be read field by field.
@@ -113,7 +99,7 @@ func (c *Client) GoString() string { return c.String() }
 func (c *Client) Store() driver.Store { return c.store }
 
 // Holder returns the public name under which the Client's locks are shown.
-func (c *Client) Holder() string { return c.holder }
+func (c *Client) Holder() string { return c.config.Holder }
 
 // Guarantees returns what the Client's store promises.
 func (c *Client) Guarantees() driver.Guarantees { return c.guarantees }
@@ -277,20 +263,20 @@ func (c *Client) beginNamed(ctx context.Context, name string, o *Options) (full 
 
 // fullName returns the name of a lock in the store, which has the Client's prefix.
 func (c *Client) fullName(name string) (string, error) {
-	if err := checkText("name", name); err != nil || c.prefix == "" {
+	if err := checkText("name", name); err != nil || c.config.Prefix == "" {
 		return name, err
 	}
-	full := c.prefix + name
+	full := c.config.Prefix + name
 	return full, checkText("name with prefix", full)
 }
 
 // stripPrefix is the reverse of fullName.
-func (c *Client) stripPrefix(full string) string { return full[len(c.prefix):] }
+func (c *Client) stripPrefix(full string) string { return full[len(c.config.Prefix):] }
 
 // logWarning logs an event that an operator may want to act upon.
 func (c *Client) logWarning(ctx context.Context, message, name string, err error) {
-	if c.log != nil {
-		c.log.WarnContext(ctx, message, "name", name, "store", c.guarantees.Store, "err", err)
+	if c.config.Logger != nil {
+		c.config.Logger.WarnContext(ctx, message, "name", name, "store", c.guarantees.Store, "err", err)
 	}
 }
 

@@ -27,9 +27,7 @@ func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	a := c.newAcquire(name, o)
-	a.try = try
-	lock, err := a.do(ctx)
+	lock, err := (&acquireOp{c: c, name: name, options: c.withDefaults(o), try: try}).do(ctx)
 	if err != nil {
 		return err
 	}

@@ -178,12 +178,12 @@ func JoinHooks(hooks ...Hooks) Hooks {
 
 // emit writes an event to the log and calls the hooks.
 func (c *Client) emit(ctx context.Context, e Event) {
-	if c.log != nil {
+	if c.config.Logger != nil {
 		c.logEvent(ctx, &e)
 	}
-	if c.hooks.Event != nil {
-		e.Store, e.Holder = c.guarantees.Store, c.holder
-		c.hooks.Event(ctx, e)
+	if c.config.Hooks.Event != nil {
+		e.Store, e.Holder = c.guarantees.Store, c.config.Holder
+		c.config.Hooks.Event(ctx, e)
 	}
 }
 
@@ -191,9 +191,9 @@ func (c *Client) emit(ctx context.Context, e Event) {
 func (c *Client) logEvent(ctx context.Context, e *Event) {
 	switch e.Kind {
 	case EventWaiting:
-		c.log.DebugContext(ctx, "waiting for lock", "name", e.Name, "holder", e.By.Holder, "since", e.By.Since)
+		c.config.Logger.DebugContext(ctx, "waiting for lock", "name", e.Name, "holder", e.By.Holder, "since", e.By.Since)
 	case EventAcquired, EventJoined:
-		c.log.DebugContext(ctx, "lock acquired", "name", e.Name, "token", e.Token, "waited", e.Took)
+		c.config.Logger.DebugContext(ctx, "lock acquired", "name", e.Name, "token", e.Token, "waited", e.Took)
 	case EventLost:
 		c.logWarning(ctx, "lock lost", e.Name, e.Err)
 	case EventReleased, EventKept, EventHandedOver:
@@ -201,7 +201,7 @@ func (c *Client) logEvent(ctx context.Context, e *Event) {
 			c.logWarning(ctx, "release not confirmed", e.Name, e.Err)
 			return
 		}
-		c.log.DebugContext(ctx, "lock "+e.Kind.String(), "name", e.Name, "token", e.Token, "held", e.Held)
+		c.config.Logger.DebugContext(ctx, "lock "+e.Kind.String(), "name", e.Name, "token", e.Token, "held", e.Held)
 	}
 }
 

@@ -32,7 +32,7 @@ func (c *Client) requestRecords(
 		return nil, opError(what, name, err)
 	}
 	defer c.activeCalls.Done()
-	records, err := request(c, ctx, op, c.requestTimeout, func(ctx context.Context) ([]Record, error) { return call(ctx, full) })
+	records, err := request(c, ctx, op, c.config.RequestTimeout, func(ctx context.Context) ([]Record, error) { return call(ctx, full) })
 	switch {
 	case err != nil:
 		return nil, opError(what, name, storeError(ctx, err))
@@ -55,7 +55,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 			return
 		}
 		defer c.activeCalls.Done()
-		for rec, err := range c.store.List(ctx, c.prefix+prefix) {
+		for rec, err := range c.store.List(ctx, c.config.Prefix+prefix) {
 			if err != nil {
 				rec, err = Record{}, fmt.Errorf("holdfast: list: %w", storeError(ctx, err))
 			} else {
@@ -126,13 +126,13 @@ func (c *Client) ping(ctx context.Context) error {
 		return err
 	}
 	defer c.activeCalls.Done()
-	req := driver.Request{Name: full, Owner: rand.Text(), Holder: c.holder, TTL: pingTTL}
-	res, err := request(c, ctx, "acquire", c.requestTimeout, func(ctx context.Context) (driver.Result, error) {
+	req := driver.Request{Name: full, Owner: rand.Text(), Holder: c.config.Holder, TTL: pingTTL}
+	res, err := request(c, ctx, "acquire", c.config.RequestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	works := res.Granted
 	if err == nil && works {
-		works, err = request(c, ctx, "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
+		works, err = request(c, ctx, "release", c.config.RequestTimeout, func(ctx context.Context) (bool, error) {
 			return c.store.Release(ctx, driver.ReleaseRequest{Name: full, Owner: req.Owner})
 		})
 	}

@@ -75,7 +75,7 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 		locks [1]*Lock
 	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a}}
 	l := &both.lease
-	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.holder, c, a.ctx
+	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.config.Holder, c, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
 	a.lease = l
 	return l
@@ -105,7 +105,7 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		due = sent + min(d, l.options.TTL)/3
 	}
 	if a != nil {
-		a.noteAnswered(now)
+		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
 	}
 	switch {
 	case l.state == held && (entry.State == driver.Waiting || a != nil && !l.confirmed): // A notice has told more.
@@ -118,7 +118,7 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		}
 	case now >= time.Duration(l.deadline.Load()):
 		l.state = waiting
-		a.restart(now)
+		a.restart(now, false)
 		return false
 	default:
 		l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
@@ -128,7 +128,7 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		case l.options.NoRenew || l.options.Detached: // The caller waits for the answer.
 			due = now
 		default: // Short holds need no renewal.
-			due = min(due, now+max(l.c.localTurn, 0))
+			due = min(due, now+max(l.c.config.LocalTurn, 0))
 		}
 	}
 	if l.look == noticed {
@@ -136,14 +136,6 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 	}
 	l.lookAt(due)
 	return true
-}
-
-// absent records that the store has nothing of a lease, which it has refused or forgotten, unless a
-// notice has told more meanwhile. The caller holds c.mu.
-func (l *lease) absent() {
-	if l.state < held {
-		l.state = unsent
-	}
 }
 
 // checkDeadline ends a hold whose time is over, and returns the reading of the clock. It does not
@@ -252,7 +244,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
 	if !pass || keepUntil != 0 || !l.passOn() {
-		result = l.sendReleases(keepUntil, c.requestTimeout, false)
+		result = l.sendReleases(keepUntil, c.config.RequestTimeout, false)
 		if result != nil && !errors.Is(result, ErrLost) {
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
@@ -305,7 +297,7 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		if keepUntil != 0 && c.clock.now() < keepUntil {
 			req.Keep = min(max(keepUntil-c.clock.now(), driver.MinTTL), driver.MaxTTL)
 		}
-		ours, err := request(c, context.Background(), "release", c.requestTimeout, func(ctx context.Context) (bool, error) {
+		ours, err := request(c, context.Background(), "release", c.config.RequestTimeout, func(ctx context.Context) (bool, error) {
 			return c.store.Release(ctx, req)
 		})
 		if patience < 0 && n == 0 { // The next caller of this Client need not wait for the store.
@@ -338,7 +330,7 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 			c.mu.Unlock()
 			return storeError(context.Background(), err)
 		}
-		pause := min(c.backoff.nthDelay(n), until-now)
+		pause := min(c.config.Backoff.nthDelay(n), until-now)
 		if err == nil {
 			pause = min(time.Second<<min(n, 6), until-now)
 		}
@@ -352,7 +344,7 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 			if err == nil {
 				return ErrClosed
 			}
-			patience, until = 0, min(until, now+c.requestTimeout) // Close waits for it as for a Release.
+			patience, until = 0, min(until, now+c.config.RequestTimeout) // Close waits for it as for a Release.
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (l *Lock) release(keep time.Duration) error {
 	inStore := !errors.Is(end, ErrTaken)
 	switch {
 	case inStore && keep > 0:
-		_ = lease.sendReleases(keepUntil, c.requestTimeout, false) // the caller gets the loss
+		_ = lease.sendReleases(keepUntil, c.config.RequestTimeout, false) // the caller gets the loss
 	case inStore && !c.closed:
 		lease.releaseInBackground(false)
 	}

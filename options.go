@@ -126,9 +126,9 @@ func (c *Client) withDefaults(o *Options) Options {
 	if o != nil {
 		merged = *o
 	}
-	merged.TTL = cmp.Or(merged.TTL, c.ttl, DefaultTTL) // the zero Client has none
+	merged.TTL = cmp.Or(merged.TTL, c.config.TTL, DefaultTTL) // the zero Client has none
 	if merged.Metadata == nil {
-		merged.Metadata = c.metadata
+		merged.Metadata = c.config.Metadata
 	} else if len(merged.Metadata) > 0 {
 		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
 	}

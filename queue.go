@@ -137,7 +137,7 @@ func (a *acquireOp) join() bool {
 // line: several if the line is behind it. The caller holds c.mu.
 func (a *acquireOp) tokensForLine() int {
 	q, g := a.queue, &a.c.guarantees
-	if q.head != a.lease || a.c.localTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
+	if q.head != a.lease || a.c.config.LocalTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
 		return 1
 	}
 	return max(min(g.Tokens, driver.MaxTokens), 1)

@@ -94,7 +94,7 @@ func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 		switch {
 		case now >= deadline && l.op != nil: // Its caller has not got it.
 			l.due = never
-			l.op.restart(now)
+			l.op.restart(now, false)
 		case now >= deadline:
 			l.due = never
 			c.activeCalls.Go(func() { l.checkDeadline() })
@@ -117,7 +117,7 @@ func (l *lease) renewTimeout(now time.Duration) time.Duration {
 		left := time.Duration(l.deadline.Load()) - now
 		timeout = min(l.options.TTL/4, max(left/2, soon))
 	}
-	return min(l.c.requestTimeout, timeout)
+	return min(l.c.config.RequestTimeout, timeout)
 }
 
 // A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
@@ -135,7 +135,7 @@ type renewal struct {
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))
-	timeout := c.requestTimeout
+	timeout := c.config.RequestTimeout
 	c.mu.Lock()
 	sent := c.clock.now()
 	for i, l := range leases {
@@ -190,10 +190,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	}
 	switch {
 	case lost && a != nil: // It proves nothing about an outage, in which requests for an entry may get lost.
-		if l.state == waiting && entry.State == driver.Lost {
-			l.absent()
-		}
-		a.restart(now)
+		a.restart(now, l.state == waiting && entry.State == driver.Lost)
 	case lost:
 	case !unknown:
 		l.note(now, r.sent, r.asked, entry)

@@ -144,7 +144,7 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	if err != nil {
 		return nil, fmt.Errorf("holdfast: adopt: %w", err)
 	}
-	name, ok := strings.CutPrefix(fields.Name, c.prefix)
+	name, ok := strings.CutPrefix(fields.Name, c.config.Prefix)
 	if !ok {
 		return nil, fmt.Errorf("holdfast: adopt %q: %w: the name does not begin with the Client's prefix", fields.Name, ErrInvalid)
 	}
