@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/internal/storetest"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // until leads until its context ends.
@@ -125,49 +123,6 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-}
-
-// TestErrIsRightBeforeTheTimer: Err of the context of a term is not nil as soon as the deadline has
-// passed, even if the timer has no chance to run.
-func TestErrIsRightBeforeTheTimer(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	store := faultstore.Wrap(memstore.New())
-	store.Set(faultstore.Renew, faultstore.Refuse)
-	e := election.New(storetest.Client(t, store, "leader"), "office", &election.Options{TTL: 45 * time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	terms := 0
-	err := e.Run(ctx, func(ctx context.Context, _ election.Term) error {
-		if late := overtime(ctx); late > time.Millisecond {
-			t.Errorf("valid %v after the deadline", late)
-		}
-		if _, leads := e.Leading(); leads {
-			t.Error("Leading contradicts the context")
-		}
-		if cause := context.Cause(ctx); !errors.Is(cause, holdfast.ErrExpired) {
-			t.Errorf("cause: %v", cause)
-		}
-		if terms++; terms == 20 {
-			cancel()
-		}
-		return nil
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-// overtime keeps the processor busy until the context has ended, and returns for
-// how long that was valid beyond its deadline.
-func overtime(ctx context.Context) time.Duration {
-	lock := holdfast.FromContext(ctx)
-	var seen, deadline time.Time
-	for at := time.Now(); ctx.Err() == nil; at = time.Now() {
-		seen = at
-		if d := lock.Deadline(); d.After(deadline) { // two clocks are read: never late, rarely early
-			deadline = d
-		}
-	}
-	return seen.Sub(deadline)
 }
 
 // TestRunReturns: what the function returns while it leads ends Run, and the

@@ -3,21 +3,7 @@ package command
 import (
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/once"
 )
-
-// Hosts whose clocks are apart by the length of a slot still run a job once in it.
-func TestSkewOfSlot(t *testing.T) {
-	for length, want := range map[time.Duration]time.Duration{
-		time.Second: time.Minute, time.Hour: time.Hour, 365 * 24 * time.Hour: 24 * time.Hour,
-	} {
-		begin := time.Now()
-		if got := skewOf(once.Slot{Start: begin, End: begin.Add(length)}); got != want {
-			t.Errorf("%v: %v, want %v", length, got, want)
-		}
-	}
-}
 
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{

@@ -12,30 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// An entry ends at its end, not before. A place that becomes a hold keeps its end.
-func TestEnd(t *testing.T) {
-	c := lockqueue.Counter{Clock: 1}
-	var q lockqueue.Queue[string]
-	for i, owner := range []string{"A", "B"} {
-		req := &driver.Request{Owner: owner, TTL: 10, Place: 10}
-		if _, _, err := q.Acquire(req, "data of "+owner, time.Duration(5*i), &c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if promoted := q.Settle(9); promoted != nil || q.Waiting() != 1 {
-		t.Errorf("before the end of the hold %v holds", promoted)
-	}
-	want := []lockqueue.Entry[string]{{
-		Owner: "B", Token: 2, Tokens: 1, Limit: 1, Since: 5, Until: 15, Data: "data of B",
-	}}
-	if promoted := q.Settle(10); !reflect.DeepEqual(promoted, want) {
-		t.Errorf("at the end of the hold %+v holds, want %+v", promoted, want)
-	}
-	if q.Settle(15); q.Len() != 0 {
-		t.Errorf("at the end of the place %d entries are left", q.Len())
-	}
-}
-
 func TestTokens(t *testing.T) {
 	const clock = 1_000_000_000
 	farthest := driver.MaxLead.Microseconds()

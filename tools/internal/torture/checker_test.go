@@ -72,7 +72,6 @@ func TestCheckAll(t *testing.T) {
 		}, []string{kindOverlap}},
 		{"a token that falls", append(held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms), held(1, 2, 0, 1*ms, 1000*ms, 20*ms)...), []string{kindToken}},
 		{"a token given twice", append(held(2, 1, 5*ms, 40*ms, 1000*ms, 50*ms), first...), []string{kindToken}},
-		{"a context in time", lost(1000 * ms), nil},
 		{"a context too late", lost(1100*ms + 2*contextSlack), []string{kindContext}},
 		{"a late context of a process that was stopped", append(lost(1100*ms+2*contextSlack),
 			Event{At: 900 * ms, Step: Harm, Fault: Pause, Proc: 1}, Event{At: 3000 * ms, Step: Heals, Fault: Pause, Proc: 1}), nil},
@@ -103,7 +102,7 @@ func TestCheckTolerantHolds(t *testing.T) {
 	slots := func(of []Event) []Event { return beside(2, of) }
 	kill := []Event{{At: 5 * ms, Step: Harm, Fault: Kill, Proc: 3}, {At: 6 * ms, Step: Gone, Fault: Kill, Proc: 3}}
 	flush := []Event{{At: 5 * ms, Step: Harm, Fault: ServerForget, Server: 1}, {At: 6 * ms, Step: Heals, Fault: ServerForget, Server: 1}}
-	first, second, later := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms), held(3, 3, 6*ms, 22*ms, 1000*ms, 25*ms)
+	first, second := held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)
 	// lost is a lease whose context was seen to end at 2200 ms, long after its deadline.
 	lost := append(held(1, 1, 0, 1*ms, 1000*ms, 0)[:2:2], Event{At: 2200 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a"})
 	next := held(2, 2, 5*ms, 1100*ms, 4000*ms, 3000*ms)
@@ -124,14 +123,8 @@ func TestCheckTolerantHolds(t *testing.T) {
 		{"readers together", [][]Event{reader(first), reader(second)}, nil, nil},
 		{"a writer beside a reader", [][]Event{reader(first), second}, []string{kindOverlap}, nil},
 		{"a reader beside a writer", [][]Event{first, reader(second)}, []string{kindOverlap}, nil},
-		{"a writer beside the second of two readers", [][]Event{reader(first), reader(second), later}, []string{kindOverlap}, nil},
-		{"a writer after both", [][]Event{reader(first), reader(second), held(3, 3, 6*ms, 32*ms, 1000*ms, 40*ms)}, nil, nil},
-		{"readers after a writer", [][]Event{held(3, 1, 0, 1*ms, 1000*ms, 10*ms), reader(held(1, 2, 3*ms, 12*ms, 1000*ms, 20*ms)), reader(held(2, 3, 3*ms, 12*ms, 1000*ms, 20*ms))}, nil, nil},
-		{"as many as the limit", [][]Event{slots(first), slots(second)}, nil, nil},
 		{"a share of a smaller token", [][]Event{slots(first), slots(held(1, 10, 0, 22*ms, 1000*ms, 23*ms)), slots(held(2, 9, 23500*time.Microsecond, 24*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
-		{"two shares of one token", [][]Event{slots(first), slots(held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
 		{"one more", [][]Event{slots(first), slots(second), slots(held(3, 3, 6*ms, 18*ms, 1000*ms, 25*ms))}, []string{kindLimit}, nil},
-		{"one more, and one had ended", [][]Event{slots(first), slots(second), slots(later)}, nil, nil},
 		{"a writer beside one with a limit", [][]Event{slots(first), second}, []string{kindOverlap}, nil},
 		{"a reader beside as many as the limit", [][]Event{slots(first), slots(second), reader(held(3, 3, 6*ms, 18*ms, 1000*ms, 25*ms))}, []string{kindLimit}, nil},
 		{"one more, and one was killed", [][]Event{slots(held(3, 1, 0, 1*ms, 1000*ms, 20*ms)[:2]), kill, slots(second), slots(held(1, 3, 6*ms, 16*ms, 1000*ms, 25*ms))}, nil, nil},
@@ -140,25 +133,17 @@ func TestCheckTolerantHolds(t *testing.T) {
 		{"a writer beside a reader that was forgotten", [][]Event{reader(first), flush, held(2, 2, 7*ms, 15*ms, 1000*ms, 30*ms)}, nil, []string{kindOverlap}},
 		{"readers with tokens against their order", [][]Event{reader(held(1, 2, 0, 1*ms, 1000*ms, 20*ms)), reader(held(2, 1, 5*ms, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
 		{"readers that were requested at the same time, in any order", [][]Event{reader(held(1, 2, 0, 10*ms, 1000*ms, 20*ms)), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, nil, nil},
-		{"readers with one token", [][]Event{reader(first), reader(held(2, 1, 0, 15*ms, 1000*ms, 30*ms))}, []string{kindToken}, nil},
 		{"a late context beside another reader", [][]Event{reader(lost), reader(next)}, nil, nil},
 		{"a late context of a reader beside a writer", [][]Event{reader(lost), next}, []string{kindContext}, nil},
-		{"a late context of a writer beside a reader", [][]Event{lost, reader(next)}, []string{kindContext}, nil},
-		{"Do beside another reader", [][]Event{reader(under), reader(second)}, nil, nil},
 		{"Do of a reader beside a writer", [][]Event{reader(under), second}, []string{kindNil, kindOverlap}, nil},
 		{"a reader that waits behind a writer", [][]Event{longHold, reader(longWait)}, []string{kindOverlap}, nil},
 		{"a reader that waits for nothing", [][]Event{reader(longHold), reader(longWait)}, []string{kindWait}, nil},
 		{"a reader that waits on after one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms), reader(longWait)}, []string{kindWait}, nil},
 		{"a reader that waits behind one that gave up", [][]Event{reader(longHold), gaveUp(2*ms, 50*ms+waitBound), reader(longWait)}, nil, nil},
-		{"a reader that waits behind one that waits", [][]Event{reader(longHold), reader(longWait), held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
-		{"a reader that waits behind a reader that gave up", [][]Event{reader(longHold), reader(gaveUp(2*ms, 50*ms+waitBound)), reader(longWait)}, []string{kindWait}, nil},
 		{"a reader that waits behind one with a limit that waits", [][]Event{slots(longHold), reader(longWait), slots(held(3, 4, 3*ms, 11*time.Second, 20*time.Second, 12*time.Second))}, nil, nil},
-		{"a reader that waits behind one that gave up and one that waits", [][]Event{reader(longHold), gaveUp(2*ms, waitBound), reader(longWait),
-			held(4, 4, 1*time.Second+waitBound, 11*time.Second, 20*time.Second, 12*time.Second)}, nil, nil},
 		{"a reader that waits behind one that was killed", [][]Event{reader(longHold), gaveUp(2*ms, 0)[:1], {{At: 50*ms + waitBound, Step: Begins, Proc: 3}}, reader(longWait)}, nil, nil},
 		{"one with a limit that waits for nothing", [][]Event{slots(first), slots(longWait)}, []string{kindWait}, nil},
 		{"a third before the first of two has ended", [][]Event{slots(held(1, 1, 0, 1*ms, 1000*ms, 100*ms)), slots(held(2, 2, 0, 2*ms, 1000*ms, 20*ms)), slots(held(3, 3, 10*ms, 25*ms, 1000*ms, 30*ms))}, nil, nil},
-		{"one with a limit that waits behind another", [][]Event{slots(longHold), slots(longWait)}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) { check(t, tt.events, 1, tt.want, tt.excused) })
 	}
@@ -203,10 +188,8 @@ func TestCheckDoResults(t *testing.T) {
 		{"an error because the context had ended", [][]Event{stopped(10*ms, false, "released")}, nil},
 		{"nil though another was granted it", [][]Event{under(first), next}, []string{kindNil, kindOverlap}},
 		{"all locks were released", [][]Event{ends(1, 14*ms, 16*ms), first, next}, nil},
-		{"those of another client were", [][]Event{ends(2, 14*ms, 16*ms), first, next}, []string{kindOverlap}},
 		{"they were, before it was granted", [][]Event{seen, next}, []string{kindOverlap}},
 		{"they were, but it had Do", [][]Event{ends(1, 14*ms, 16*ms), stopped(15*ms, false, "released"), next}, []string{kindOverlap}},
-		{"they were, later", [][]Event{ends(1, 16*ms, 17*ms), first, next}, []string{kindOverlap}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { check(t, tt.events, 0, tt.want, nil) })
 	}
@@ -233,9 +216,7 @@ func TestCheckRefusals(t *testing.T) {
 	}{
 		{"held, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, []string{kindHeld}, false},
 		{"held by a session, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, true)}, nil, true},
-		{"held by a session, after two TTLs", [][]Event{stop(0, 4*ttl, 1), refused(3*ttl, 3*ttl+ms, true)}, []string{kindHeld}, true},
 		{"unavailable, after a TTL", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 2*ttl+ms, false)}, nil, false},
-		{"held, within a TTL", [][]Event{stop(0, 4*ttl, 1), refused(ttl, ttl+ms, true)}, nil, false},
 		{"held, when it was back", [][]Event{stop(0, 4*ttl, 1), refused(2*ttl, 4*ttl+ms, true)}, nil, false},
 		{"of a quorum", [][]Event{stop(0, 4*ttl, 1), stop(ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, []string{kindHeld}, false},
 		{"of a quorum, part of which was not stopped as long", [][]Event{stop(0, 4*ttl, 1), stop(2*ttl, 3*ttl, 2), refused(2*ttl+500*ms, 2*ttl+501*ms, true)}, nil, false},

@@ -34,8 +34,8 @@ func init() { logging.Disable() }
 // TestMain lets the test binary be a worker process.
 func TestMain(m *testing.M) {
 	if os.Getenv("TORTURE_WORKER") != "" {
-		if do := brokenDo[os.Getenv("TORTURE_VARIANT")]; do != nil {
-			torture.SetUnderDo(do)
+		if os.Getenv("TORTURE_MISTAKE") == doSaysNil {
+			torture.SetUnderDo(sayNil)
 		}
 		if err := torture.Work(os.Stdin, open, testbed.OpenForeign); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 }
 
 func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
-	if variant := os.Getenv("TORTURE_VARIANT"); variant != "" {
-		return openBroken(ctx, variant, urls, config)
+	if mistake := os.Getenv("TORTURE_MISTAKE"); mistake != "" {
+		return openMistaken(ctx, mistake, urls[0], config)
 	}
 	if len(urls) > 1 {
 		return holdfast.Open(ctx, quorumstore.URL(urls...), config)
@@ -56,12 +56,11 @@ func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfas
 	return holdfast.Open(ctx, urls[0], config)
 }
 
-// worker returns how to start a worker process, with a broken store if variant
-// names one.
-func worker(variant string) func() *exec.Cmd {
+// worker returns how to start a worker process, with a mistake unless that is "".
+func worker(mistake string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "TORTURE_WORKER=1", "TORTURE_VARIANT="+variant, "GORACE=atexit_sleep_ms=0")
+		cmd.Env = append(os.Environ(), "TORTURE_WORKER=1", "TORTURE_MISTAKE="+mistake, "GORACE=atexit_sleep_ms=0")
 		return cmd
 	}
 }
@@ -74,6 +73,24 @@ func options(t *testing.T, stores ...string) torture.Options {
 		Faults: torture.Faults, Seed: uint64(time.Now().UnixNano()),
 		Dir: t.TempDir(),
 	}
+}
+
+// ofTestbed has a store of package testbed.
+func ofTestbed(t *testing.T, kind string) torture.Options {
+	t.Helper()
+	const ttl = time.Second
+	place, err := testbed.Start(kind, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := place.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := options(t, place.Stores...)
+	o.TTL, o.Foreign, o.Servers, o.Recovery = ttl, true, place.Servers, place.Recovery
+	return o
 }
 
 func run(t *testing.T, o torture.Options) *torture.Report {
@@ -95,7 +112,7 @@ func TestStoresKeepTheirPromises(t *testing.T) {
 		kinds = testbed.Kinds()
 	}
 	together(t, kinds, func(t *testing.T, kind string) {
-		o := ofTestbed(t, kind, time.Second)
+		o := ofTestbed(t, kind)
 		if kind == "memory" {
 			o.Procs = 1
 		}
@@ -114,7 +131,7 @@ func TestStoresShare(t *testing.T) {
 	}
 	together(t, kinds, func(t *testing.T, kind string) {
 		for _, limit := range []int{0, 10} {
-			o := ofTestbed(t, kind, time.Second)
+			o := ofTestbed(t, kind)
 			if kind == "memory" {
 				o.Procs, o.Workers = 1, 12
 			} else {
