@@ -75,6 +75,9 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 		start, o.Wait = "try", 0
 	case o.MaxAttempts == 0:
 		a.place = min(o.TTL, maxPlaceTTL)
+		if can := &c.guarantees; can.Queue && can.Crash == driver.FateFreed && !can.InProcess {
+			a.place = min(o.TTL, maxFreedPlace)
+		}
 	}
 	full, err := c.beginNamed(ctx, a.name, o)
 	if err != nil {

@@ -13,7 +13,13 @@ import (
 
 // maxPlaceTTL bounds the TTL of a place, and so the delay by waiters that die together. A hold that
 // was granted by a notice ends with its place unless it is renewed.
-const maxPlaceTTL = 5 * time.Second
+// Where a store outside of the process ends what a dead process has left, only one that hangs leaves
+// a place. There a place lasts longer, since waiting processes need time of a processor for each
+// renewal.
+const (
+	maxPlaceTTL   = 5 * time.Second
+	maxFreedPlace = 15 * time.Second
+)
 
 // A leaseState is what a Client has of one owner. Every lease ends by end and then finish.
 type leaseState uint8

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,4 +115,22 @@ func (f *folder) makePipe(name string) error {
 	}
 	defer dir.Close()
 	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
+}
+
+// awaitEnd waits until the process of a session may have ended, or ctx has. A pipe that is open for
+// writing is ready with an error when nobody reads from it any more.
+func (f *folder) awaitEnd(ctx context.Context, id string, step time.Duration) {
+	inbox, err := f.openInbox(sessionFile(id))
+	if err != nil {
+		sleep(ctx, step)
+		return
+	}
+	defer inbox.Close()
+	defer context.AfterFunc(ctx, func() { inbox.Close() })()
+	if conn, err := inbox.SyscallConn(); err == nil {
+		_ = conn.Read(func(fd uintptr) bool {
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0)
+			return n > 0
+		})
+	}
 }

@@ -29,12 +29,14 @@ type session struct {
 	folder  *folder
 	id      string
 	file    *os.File
-	closing chan struct{}  // closed at the end
-	changed chan struct{}  // has a value when there is another place at the front
+	closing context.Context // ends with the session
+	end     context.CancelFunc
 	running sync.WaitGroup // what receives, watches and sweeps
 
-	mu      sync.Mutex
-	entries map[string]*ownEntry // by the hash of the owner
+	mu       sync.Mutex           // never held while the disk is used
+	entries  map[string]*ownEntry // by the hash of the owner
+	forgetAt int                  // the number of entries at which those that have ended are forgotten
+	watches  map[string]*watch    // by the session that is watched
 }
 
 // An ownEntry is an entry that was made, or last renewed, through this Store.
@@ -46,25 +48,25 @@ type ownEntry struct {
 	// The change of the file of its name in which its line was where it is; 0 if that is not known.
 	change, line int64
 
-	// A place at the front has a position, from 1, and the sessions whose death may make it a hold.
-	position int
-	before   []string
+	before []string // the sessions whose death may bring a place forward
+}
+
+// A watch waits for the death of a session for the places behind it.
+type watch struct {
+	places int
+	stop   context.CancelFunc
 }
 
 const (
 	sessionIDLen = 32
 
-	// front is up to which position a place looks for the death of others, at intervals of lookStep
-	// times the square of its position.
-	front    = 4
-	lookStep = 10 * time.Millisecond
-
-	// maxBefore is how many sessions a place looks at. The next request for the name finds the
-	// death of one of the others.
+	// maxBefore is how many holds the first place watches. It finds the death of another one when
+	// it is renewed.
 	maxBefore = 32
 
-	// forgetStep is how often entries are forgotten that have ended.
-	forgetStep = time.Minute
+	// lookStep, times the position of a place, is how often the place looks for the death of others
+	// where the kernel does not tell it.
+	lookStep = 10 * time.Millisecond
 )
 
 func sessionFile(id string) string { return ".session-" + id }
@@ -89,7 +91,6 @@ func (f *folder) openSession() (*session, error) {
 	}
 	f.session.Store(s)
 	s.running.Go(s.receive)
-	s.running.Go(s.watch)
 	s.running.Go(f.sweep)
 	return s, nil
 }
@@ -107,10 +108,11 @@ func (f *folder) makeSession() (*session, error) {
 		if err != nil {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
-		return &session{
-			folder: f, id: id, file: file, entries: map[string]*ownEntry{},
-			closing: make(chan struct{}), changed: make(chan struct{}, 1),
-		}, nil
+		s := &session{
+			folder: f, id: id, file: file, entries: map[string]*ownEntry{}, watches: map[string]*watch{},
+		}
+		s.closing, s.end = context.WithCancel(context.Background())
+		return s, nil
 	}
 }
 
@@ -172,9 +174,17 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 func (s *session) note(st *state, line int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.entries) >= s.forgetAt {
+		for hash, own := range s.entries {
+			if own.until <= st.now {
+				s.keep(hash, nil, 0)
+			}
+		}
+		s.forgetAt = max(1000, 2*len(s.entries))
+	}
 	i := st.index()
 	if i < 0 || st.queue.Entries()[i].Kept {
-		delete(s.entries, st.who.hash)
+		s.keep(st.who.hash, nil, 0)
 		return
 	}
 	position := i + 1 - len(st.queue.Holds())
@@ -182,57 +192,71 @@ func (s *session) note(st *state, line int64) {
 		actor: st.who, until: st.queue.Entries()[i].Until, holds: position <= 0,
 		change: st.header.change, line: line,
 	}
-	s.entries[own.hash] = own
-	if 0 < position && position <= front {
-		s.toFront(own, position, st.sessionsBefore(position))
+	if !own.holds {
+		own.before = st.sessionsBefore(position)
 	}
+	s.keep(own.hash, own, lookStep*time.Duration(position))
 }
 
-// toFront keeps that a place is at the front, and wakes watch. The caller holds s.mu.
-func (s *session) toFront(own *ownEntry, position int, before []string) {
-	own.position, own.before = position, before
-	select {
-	case s.changed <- struct{}{}:
-	default: // It has been woken.
-	}
-}
-
-// watch looks for the death of the processes before the places at the front, and lets their owners
-// look then. It forgets the entries that have ended.
-func (s *session) watch() {
-	store, looked := s.folder.store, time.Now()
-	for {
-		wait, now := forgetStep, store.host.uptime()
-		var places []ownEntry
-		s.mu.Lock()
-		for hash, own := range s.entries {
-			switch {
-			case own.until <= now:
-				delete(s.entries, hash)
-			case own.position > 0:
-				places = append(places, *own)
-				wait = min(wait, lookStep*time.Duration(own.position*own.position))
+// keep replaces what is known of an entry, which is nothing with nil, and watches the sessions
+// before it instead of those before the former one. The caller holds s.mu.
+func (s *session) keep(hash string, own *ownEntry, step time.Duration) {
+	former := s.entries[hash]
+	if own == nil {
+		delete(s.entries, hash)
+	} else if s.closing.Err() == nil {
+		s.entries[hash] = own
+		for _, id := range own.before {
+			w := s.watches[id]
+			if w == nil {
+				ctx, stop := context.WithCancel(s.closing)
+				w = &watch{stop: stop}
+				s.watches[id] = w
+				s.running.Go(func() { s.watch(ctx, id, step) })
 			}
+			w.places++
 		}
-		s.mu.Unlock()
-		select {
-		case <-s.changed:
-			if time.Since(looked) < lookStep {
-				continue
-			}
-		case <-time.After(wait):
-		case <-s.closing:
+	}
+	if former == nil {
+		return
+	}
+	for _, id := range former.before {
+		w := s.watches[id]
+		if w.places--; w.places == 0 {
+			w.stop()
+			delete(s.watches, id)
+		}
+	}
+}
+
+// watch waits for the death of a session, and lets the owners of the places behind it look then.
+func (s *session) watch(ctx context.Context, id string, step time.Duration) {
+	for alive := true; alive; alive, _ = s.folder.isAlive(id) {
+		if s.folder.awaitEnd(ctx, id, step); ctx.Err() != nil {
 			return
 		}
-		looked = time.Now()
-		for _, own := range places {
-			if slices.ContainsFunc(own.before, func(id string) bool {
-				alive, _ := s.folder.isAlive(id)
-				return !alive
-			}) {
-				store.notices.Send(own.name, own.owner, 0)
-			}
+	}
+	var places []actor
+	s.mu.Lock()
+	for _, own := range s.entries {
+		if slices.Contains(own.before, id) {
+			own.change = 0 // The next renewal reads the whole file.
+			places = append(places, own.actor)
 		}
+	}
+	s.mu.Unlock()
+	for _, who := range places {
+		s.folder.store.notices.Send(who.name, who.owner, 0)
+	}
+}
+
+// sleep waits for d, or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -241,10 +265,8 @@ func (s *session) watch() {
 func (s *session) receive() {
 	for lines := bufio.NewReader(s.file); ; {
 		line, err := lines.ReadSlice('\n')
-		select {
-		case <-s.closing:
+		if s.closing.Err() != nil {
 			return
-		default:
 		}
 		switch fields := strings.Fields(string(line)); {
 		case err == io.EOF:
@@ -259,17 +281,19 @@ func (s *session) receive() {
 	}
 }
 
-// send passes a notice on to the owner of an entry, which is no place any more if there is a token.
-// A token below zero is for the Store: the place is the first, behind the sessions.
+// send passes a notice on to the owner of an entry. A token below zero is for the Store: the place is
+// the first, behind the sessions.
 func (s *session) send(hash string, token int64, before []string) {
 	s.mu.Lock()
 	own := s.entries[hash]
 	switch {
 	case own == nil:
-	case token > 0:
-		own.change, own.position, own.before = 0, 0, nil
 	case token < 0:
-		s.toFront(own, 1, before)
+		first := *own
+		first.before = before[:min(len(before), maxBefore)]
+		s.keep(hash, &first, lookStep)
+	default:
+		own.change = 0
 	}
 	s.mu.Unlock()
 	if own != nil && token >= 0 {
@@ -279,7 +303,9 @@ func (s *session) send(hash string, token int64, before []string) {
 
 // close ends the session. A process that has inherited the file keeps it alive.
 func (s *session) close() {
-	close(s.closing)
+	s.mu.Lock()
+	s.end() // It watches no more.
+	s.mu.Unlock()
 	putLine(s.file, []byte("\n")) // wakes receive
 	s.running.Wait()
 	s.file.Close()

@@ -51,9 +51,4 @@ func (f *folder) openInbox(file string) (*os.File, error) {
 func putLine(inbox *os.File, line []byte) { _, _ = inbox.Write(line) }
 
 // awaitLines waits for more notices, at the end of the file.
-func (s *session) awaitLines() {
-	select {
-	case <-s.closing:
-	case <-time.After(inboxStep):
-	}
-}
+func (s *session) awaitLines() { sleep(s.closing, inboxStep) }

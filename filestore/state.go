@@ -34,8 +34,9 @@ type state struct {
 	former string // the entries as they were read
 	queue  queue
 
-	firstPlace int64 // its token in the file as it was read; 0 if there is none
-	broken     []entry
+	first    int64   // the token of the first place in the file; 0 if there is none
+	promoted []int64 // the tokens of entries that have become holds
+	broken   []entry
 }
 
 // An actor is the owner whose request is made. One without an owner is nobody, and looks at the
@@ -157,20 +158,24 @@ func (st *state) read() error {
 	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
 	if st.queue.Waiting() > 0 {
-		st.firstPlace = entries[len(st.queue.Holds())].Token
+		st.first = entries[len(st.queue.Holds())].Token
 	}
 	return nil
 }
 
 // bury drops what has ended, and ends the entries of dead processes that are in the way of others:
-// those among the holds, and the first place. It reports whether there were any. The dead farther
-// back stay until they are there.
+// those among the holds, the first place, and those right before the actor. It reports whether
+// there were any. Other dead ones stay until they are there.
 func (st *state) bury() (found bool) {
-	st.queue.Settle(st.now)
+	st.tellLater(st.queue.Settle(st.now))
 	for {
 		var dead []string
 		entries := st.queue.Entries()
-		for _, e := range entries[:min(len(st.queue.Holds())+1, len(entries))] {
+		looked := slices.Clone(entries[:min(len(st.queue.Holds())+1, len(entries))])
+		if i := st.index(); i > len(looked) {
+			looked = append(looked, entries[i-1])
+		}
+		for _, e := range looked {
 			if !st.inForce(e) {
 				dead = append(dead, e.Owner)
 			}
@@ -179,9 +184,23 @@ func (st *state) bury() (found bool) {
 			return found
 		}
 		for _, owner := range dead {
-			st.queue.Release(owner, 0, st.now)
+			st.end(owner, 0)
 		}
 		found = true
+	}
+}
+
+// end ends the entry of an owner, or keeps its name, and reports whether there was one.
+func (st *state) end(owner string, keep time.Duration) bool {
+	ended, promoted := st.queue.Release(owner, keep, st.now)
+	st.tellLater(promoted)
+	return ended
+}
+
+// tellLater has the owners of entries that have become holds notified.
+func (st *state) tellLater(promoted []entry) {
+	for i := range promoted {
+		st.promoted = append(st.promoted, promoted[i].Token)
 	}
 }
 
@@ -200,9 +219,9 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		last := st.queue.Entries()[n-1]
 		tokens.Last = max(tokens.Last, last.Token+int64(last.Tokens)-1)
 	}
-	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
-	if err == nil && own.State != driver.Held && st.bury() {
-		st.queue.Release(req.Owner, 0, st.now)
+	own, promoted, err := st.queue.Acquire(req, data, st.now, &tokens)
+	if st.tellLater(promoted); err == nil && own.State != driver.Held && st.bury() {
+		st.end(req.Owner, 0)
 		own, _, err = st.queue.Acquire(req, data, st.now, &tokens)
 	}
 	if err != nil {
@@ -229,8 +248,8 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 
 // renew prolongs the entry of the actor, whose notices come to this Store from now on.
 func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
-	own, _ := st.queue.Renew(st.who.hash, token, ttl, st.now)
-	if own.State == driver.Waiting && st.bury() {
+	own, promoted := st.queue.Renew(st.who.hash, token, ttl, st.now)
+	if st.tellLater(promoted); own.State == driver.Waiting && st.bury() {
 		own, _ = st.queue.Renew(st.who.hash, token, ttl, st.now)
 	}
 	if own.State != driver.Lost {
@@ -282,7 +301,7 @@ func (st *state) index() int {
 
 // release ends the entry of the actor.
 func (st *state) release(keep time.Duration) bool {
-	ended, _ := st.queue.Release(st.who.hash, keep, st.now)
+	ended := st.end(st.who.hash, keep)
 	if st.queue.Waiting() > 0 {
 		st.bury()
 	}
@@ -292,7 +311,9 @@ func (st *state) release(keep time.Duration) bool {
 // breakHolds ends the hold or keep that has a token, or all for 0, and returns what it ended.
 func (st *state) breakHolds(token int64) (records []driver.Record) {
 	st.bury()
-	st.broken, _ = st.queue.Break(token, st.now)
+	broken, promoted := st.queue.Break(token, st.now)
+	st.broken = broken
+	st.tellLater(promoted)
 	if st.queue.Waiting() > 0 {
 		st.bury()
 	}
@@ -376,7 +397,8 @@ func (st *state) writeOwnEnd(entries []byte, begin int) bool {
 var blank = bytes.Repeat([]byte(" "), 64<<10)
 
 // tell sends the notices to those whose entries have become holds or were broken. A place that has
-// come to the front is told so, as a number below zero, with the sessions whose death it waits for.
+// come to the front is told the sessions of the holds, as a number below zero, unless it watches
+// that of the only one already, which was the place before it.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
 		switch own := st.own; {
@@ -388,24 +410,31 @@ func (st *state) tell() {
 		}
 	}
 	for _, e := range st.queue.Holds() {
-		if st.firstPlace > 0 && e.Token >= st.firstPlace {
+		if slices.Contains(st.promoted, e.Token) {
 			send(e, e.Token)
 		}
 	}
 	for i := range st.broken {
 		send(&st.broken[i], 0)
 	}
-	places := st.queue.Entries()[len(st.queue.Holds()):]
-	if len(places) > 0 && places[0].Token != st.firstPlace {
+	holds := len(st.queue.Holds())
+	places := st.queue.Entries()[holds:]
+	if len(places) > 0 && places[0].Token != st.first && (holds > 1 || len(st.promoted) == 0) {
 		send(places[0], -1, st.sessionsBefore(1)...)
 	}
 }
 
-// sessionsBefore returns the sessions whose death ends a hold, or a place before a position.
+// sessionsBefore returns the sessions whose death brings a place forward: those of the holds if it
+// is the first, and otherwise that of the entry before it.
 func (st *state) sessionsBefore(position int) (ids []string) {
-	for _, e := range st.queue.Entries()[:min(len(st.queue.Holds())+position-1, maxBefore)] {
-		if !e.Kept && !e.Data.detached {
-			ids = append(ids, strings.Clone(e.Data.session)) // not the file
+	holds := len(st.queue.Holds())
+	first, last := holds+position-2, holds+position-1
+	if position == 1 {
+		first, last = 0, min(holds, maxBefore)
+	}
+	for _, e := range st.queue.Entries()[first:last] {
+		if id := e.Data.session; !e.Kept && !e.Data.detached && !slices.Contains(ids, id) {
+			ids = append(ids, strings.Clone(id)) // not the file
 		}
 	}
 	return ids

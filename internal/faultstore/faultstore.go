@@ -74,7 +74,7 @@ type listener func(name, owner string, token int64)
 // the process, so that package holdfast guards against its faults as against those of a network.
 func Wrap(store driver.Store) *Store {
 	guarantees := store.Guarantees()
-	guarantees.InProcess = false
+	guarantees.InProcess, guarantees.Crash = false, driver.FateKept
 	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}, listeners: map[*listener]struct{}{}}
 }
 
