@@ -116,15 +116,22 @@ func (c *Client) ReleaseAll() error {
 // releaseLeases ends all leases that callers have got with the reason end, waits for work under Do,
 // and releases them. It waits for leases that another call is releasing.
 func (c *Client) releaseLeases(end *error) error {
-	isTaken := func(l *lease) bool { return l.op == nil }
+	taken := func() (leases []*lease) {
+		for l := range c.leases {
+			if l.op == nil {
+				leases = append(leases, l)
+			}
+		}
+		return leases
+	}
 	c.mu.Lock()
-	leases := c.leasesLocked(isTaken)
+	leases := taken()
 	c.mu.Unlock()
 	for _, l := range leases {
 		l.checkDeadline()
 	}
 	c.mu.Lock()
-	leases = c.leasesLocked(isTaken)
+	leases = taken()
 	ours, work := make([]bool, len(leases)), make([][]<-chan struct{}, len(leases))
 	for i, l := range leases {
 		ours[i], work[i] = l.end(end), l.work()
@@ -192,8 +199,10 @@ var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClo
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
-	for _, l := range c.leasesLocked(func(l *lease) bool { return l.op == nil && l.state == held && l.isHeld() }) {
-		locks = append(locks, l.locks[0])
+	for l := range c.leases {
+		if l.op == nil && l.isHeld() {
+			locks = append(locks, l.locks[0])
+		}
 	}
 	c.mu.Unlock()
 	slices.SortFunc(locks, func(a, b *Lock) int {

@@ -21,6 +21,10 @@ const (
 	maxFreedPlace = 15 * time.Second
 )
 
+// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds have
+// ended before.
+const shortHold = 100 * time.Millisecond
+
 // A leaseState is what a Client has of one owner. Every lease ends by end and then finish.
 type leaseState uint8
 
@@ -133,8 +137,8 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		case l.confirmed:
 		case l.options.NoRenew || l.options.Detached: // The caller waits for the answer.
 			due = now
-		default: // Short holds need no renewal.
-			due = min(due, now+max(l.c.config.LocalTurn, 0))
+		default:
+			due = min(due, now+max(l.c.config.LocalTurn, shortHold))
 		}
 	}
 	if l.look == noticed {

@@ -103,16 +103,15 @@ func (a *acquireOp) leaveLine() {
 	a.queue.line = slices.DeleteFunc(a.queue.line, func(other *acquireOp) bool { return other == a })
 }
 
-// leasesLocked returns all leases of the Client that match. The caller holds c.mu.
-func (c *Client) leasesLocked(match func(*lease) bool) (leases []*lease) {
+// leases yields all leases of the Client. The caller holds c.mu.
+func (c *Client) leases(yield func(*lease) bool) {
 	for _, q := range c.queues {
 		for l := range q.leases {
-			if match(l) {
-				leases = append(leases, l)
+			if !yield(l) {
+				return
 			}
 		}
 	}
-	return leases
 }
 
 // join gives a reentrant operation a further Lock of a reentrant hold of the Client, and reports

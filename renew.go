@@ -81,15 +81,22 @@ func (c *Client) runScheduler() {
 func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 	s := &c.schedule
 	s.nextCheck, s.holds = never, false
-	leases := c.leasesLocked(func(l *lease) bool { return l.state > unsent && l.state < ending })
-	sending := slices.ContainsFunc(leases, func(l *lease) bool { return !l.busy && l.due <= now })
-	for _, l := range leases {
-		deadline, window := never, time.Duration(0)
-		if l.state == held {
-			deadline, s.holds = time.Duration(l.deadline.Load()), true
+	for l := range c.leases {
+		if unsent < l.state && l.state < ending {
+			s.nextCheck, s.holds = min(s.nextCheck, l.due), s.holds || l.state == held
 		}
-		if sending {
-			window = l.asked() / batchWindow
+	}
+	if s.nextCheck > now {
+		return nil
+	}
+	s.nextCheck = never
+	for l := range c.leases {
+		if l.state == unsent || l.state >= ending {
+			continue
+		}
+		deadline := never
+		if l.state == held {
+			deadline = time.Duration(l.deadline.Load())
 		}
 		switch {
 		case now >= deadline && l.op != nil: // Its caller has not got it.
@@ -100,7 +107,7 @@ func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 			c.activeCalls.Go(func() { l.checkDeadline() })
 		case l.busy:
 			l.due = deadline
-		case l.due <= now+window && l.due != deadline:
+		case l.due <= now+l.asked()/batchWindow && l.due != deadline:
 			l.busy, l.due = true, deadline
 			renewals = append(renewals, l)
 		}
@@ -240,7 +247,7 @@ func (c *Client) onNotice(name, owner string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if name == "" {
-		for _, l := range c.leasesLocked(func(*lease) bool { return true }) {
+		for l := range c.leases {
 			l.noteNotice(0)
 		}
 		return

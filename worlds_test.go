@@ -36,7 +36,7 @@ func TestWorlds(t *testing.T) {
 	for kind, nodes := range map[string]int{"memory": 1, "quorum": 3} {
 		t.Run(kind, func(t *testing.T) {
 			seed, err := strconv.ParseUint(os.Getenv("TEST_SEED"), 10, 64)
-			worlds := uint64(120 / (nodes * nodes)) // of which one of a quorum has more requests
+			worlds := uint64(60 / (nodes * nodes)) // of which one of a quorum has more requests
 			if err == nil {
 				worlds = 1
 			} else if seed = rand.Uint64() >> 1; os.Getenv("TEST_WHOLE") != "" {
