@@ -26,40 +26,37 @@ const (
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
 	"(target_session_attrs=read-write)", driver.ErrNotApplied)
 
-// connect makes the connection of a session. Its error says that nothing was applied.
+// connect makes the connection of a session, and refuses one on which locks would not exclude all
+// others. A pooler gives its clients process numbers of its own. The error says that nothing was
+// applied.
 func (s *session) connect(deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(s.store.ctx, deadline)
 	defer cancel()
 	conn, err := s.store.dialConn(ctx)
-	if err == nil {
-		if err = s.prepare(ctx, conn); err == nil {
-			s.conn = conn
-			return nil
-		}
-		disconnect(conn) // Nothing can be lost with it.
+	if err != nil {
+		return driver.NotApplied(s.store.wrapErr(err))
 	}
-	return driver.NotApplied(s.store.wrapErr(err))
-}
-
-// prepare makes a connection fit for locks, and refuses one on which they would not exclude all
-// others. A pooler gives its clients process numbers of its own.
-func (s *session) prepare(ctx context.Context, conn *pgx.Conn) error {
 	const query = `SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),
 		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), '')`
 	var standby bool
-	err := conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby, &s.process)
+	err = conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby, &s.process)
 	switch {
 	case err != nil:
-		return err
 	case standby:
-		return errStandby
+		err = errStandby
 	case s.pid != conn.PgConn().PID():
-		return fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
+		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
+	default:
+		s.store.endOrphans(ctx, conn)
+		err = s.store.raiseToken(ctx, conn)
 	}
-	s.store.endOrphans(ctx, conn)
-	s.idle = 0 // Its settings are still to be made.
-	return s.store.raiseToken(ctx, conn)
+	if err != nil {
+		disconnect(conn) // Nothing can be lost with it.
+		return driver.NotApplied(s.store.wrapErr(err))
+	}
+	s.conn, s.idle = conn, 0 // Its settings are still to be made.
+	return nil
 }
 
 // endOrphans ends the server processes of sessions that were lost, and waits for that, a second at

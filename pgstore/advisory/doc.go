@@ -15,17 +15,16 @@
 // heard nothing for a second longer than the longest TTL that the session has had
 // (idle_session_timeout, PostgreSQL 14 or later; never more than 24 days).
 //
-// One connection has all locks that were free when they were acquired. A connection that is in
+// One connection has all locks that were free when they were acquired. They are lost together, and
+// cannot be renewed or released through another Store. A renewal asks whether the session is alive,
+// once for all its locks, except the first renewal after a short wait. A connection that is in
 // doubt is closed, and its server process is ended, so that a client is not locked out by its own
-// session. A renewal checks whether the session is alive, once for all its locks. Only the first
-// one after a short wait does not, if it ends while the server still keeps a silent session. The
-// locks of one session are lost together, and cannot be renewed or released through another Store.
+// session.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
-// at a time, so that its snapshot does not hold up vacuum for longer. Each time it goes to the end
-// of the server's queue, so that the order of long waits is not kept. When it is granted the key,
-// its owner is notified. There are at most Options.MaxWaiters such sessions. Further owners try at
-// intervals.
+// at a time. Each time it goes to the end of the server's queue, so that the order of long waits is
+// not kept. When it is granted the key, its owner is notified. There are at most Options.MaxWaiters
+// such sessions. Further owners try at intervals.
 //
 // Holds are exclusive. The server would grant a session that reads more shared locks of the same
 // key past a writer that waits, so that writers could wait forever. Shared and limited requests,
@@ -55,9 +54,8 @@
 // process that hangs while it waits is granted the key in its turn, and keeps it until the server
 // ends its session. With PostgreSQL 13 a process that hangs keeps its locks until it ends.
 //
-// At the end of each statement the server goes through all locks of the session: each thousand that
-// is held makes every statement about a tenth of a millisecond slower. The lease table has no such
-// cost.
+// Each thousand locks that a session holds make every statement of it about a tenth of a
+// millisecond slower.
 //
 // # Server set-up
 //

@@ -20,7 +20,7 @@ import (
 
 // sessionsOf are the server processes of a store, none of which waits.
 func sessionsOf(s *Store) (pids []int32) {
-	for _, sess := range s.sessions() {
+	for _, sess := range s.sessions {
 		sess.mu.Lock()
 		if sess.conn != nil {
 			pids = append(pids, int32(sess.pid))
@@ -74,9 +74,9 @@ func TestTerminated(t *testing.T) {
 	pgtest.Eventually(t, "end of the session", func() bool {
 		return pgtest.QueryValue[int64](t, other.pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
 	})
-	s.main.mu.Lock()
-	s.main.used = time.Time{} // as after a second
-	s.main.mu.Unlock()
+	s.sessions[0].mu.Lock()
+	s.sessions[0].used = time.Time{} // as after a second
+	s.sessions[0].mu.Unlock()
 	grant(t, s, "name", time.Minute) // The loss of a session without locks costs no attempt.
 }
 
@@ -105,7 +105,7 @@ func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.main.pid++
+	s.sessions[0].pid++
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
@@ -198,12 +198,12 @@ func TestLostSessionsAreEnded(t *testing.T) {
 	req := grant(t, s, "name", time.Hour)
 	proxy.Mark(nil)
 	proxy.HoldMarked(faultproxy.Up) // The server learns nothing of the end.
-	s.main.mu.Lock()
-	if _, err := s.main.conn.PgConn().Conn().Write([]byte{'S', 0, 0, 0, 4}); err != nil { // The end comes behind it.
+	s.sessions[0].mu.Lock()
+	if _, err := s.sessions[0].conn.PgConn().Conn().Write([]byte{'S', 0, 0, 0, 4}); err != nil { // The end comes behind it.
 		t.Fatal(err)
 	}
-	s.main.lose()
-	s.main.mu.Unlock()
+	s.sessions[0].lose()
+	s.sessions[0].mu.Unlock()
 	proxy.LoseRequest(func(b []byte) bool { return bytes.Contains(b, []byte("pg_terminate_backend")) })
 	takes(t, s, req.Name)
 }
@@ -405,7 +405,7 @@ func TestUnlockVerified(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	if _, err := s.main.conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+	if _, err := s.sessions[0].conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
 		t.Fatal(err)
 	}
 	if release(t, s, req) {
@@ -500,7 +500,7 @@ func TestVacuum(t *testing.T) {
 	}
 }
 
-// The timeouts that the user has set end neither a wait nor a hold.
+// The timeouts that the user has set, and that of a batch, end neither a wait nor a hold.
 func TestTimeoutsOfTheUser(t *testing.T) {
 	t.Parallel()
 	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "statement_timeout=300", "lock_timeout=300", "idle_session_timeout=600"), keysOf(t))
@@ -509,7 +509,7 @@ func TestTimeoutsOfTheUser(t *testing.T) {
 	waiter := queue(t, s, "name")
 	pgtest.Eventually(t, "long wait", func() bool {
 		locks := locksOn(t, s, "name")
-		return len(locks) == 2 && time.Since(locks[1].Since) > 900*time.Millisecond && !locks[1].Granted
+		return len(locks) == 2 && time.Since(locks[1].Since) > batchTimeout+200*time.Millisecond && !locks[1].Granted
 	})
 	for req, want := range map[*driver.Request]driver.State{&holder: driver.Held, &waiter: driver.Waiting} {
 		if got := stateOf(t, s, *req); got != want {
@@ -554,12 +554,6 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	pgtest.Signaled(t, told)
 	if got := stateOf(t, s, waiter); got != driver.Held {
 		t.Errorf("the waiter that was told is %v, want held", got)
-	}
-	s.mu.Lock()
-	got, err := s.renewed(&driver.RenewRequest{Name: "name", Owner: waiter.Owner, TTL: time.Minute}, s.main, nil)
-	s.mu.Unlock()
-	if err == nil || got.State != driver.Unknown {
-		t.Errorf("after the reply of another session than its own it is %v, %v, want unknown", got, err)
 	}
 	release(t, s, waiter)
 	proxy.PassMarked(faultproxy.Up)

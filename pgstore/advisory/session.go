@@ -52,32 +52,32 @@ type session struct {
 	used    time.Time     // when the last statement was sent
 }
 
-// A call has a session carry out a statement for an entry. Without one it asks whether the session
+// A call has a session try or unlock the key of an entry. Without one it asks whether the session
 // is alive, and has a reply when all calls before it have one.
 type call struct {
-	statement
-	entry *entry
-	req   *driver.Request // of a try
-	ttl   time.Duration   // the server is to keep the session for so long
-	sent  bool            // the statement is sent
+	entry    *entry
+	function string        // try or unlock
+	ttl      time.Duration // the server is to keep the session for so long
+	place    time.Duration // of a try
 
-	value int64 // the token of a try, 1 of an unlock; none if the key was taken, or was not locked
-	res   driver.Result
+	sent  bool
+	res   driver.Result // of a try
+	ended bool          // by an unlock
 	err   error
 }
 
-// attempt returns the call that tries the key of an entry.
-func (e *entry) attempt(req *driver.Request) *call {
-	return &call{statement: statement{try, e.key}, entry: e, req: req, ttl: req.TTL}
+// A statement calls a function of the server for a key. Its value is none if that returns false.
+type statement struct {
+	condition string
+	key       Key
 }
 
-// unlocking returns the call that unlocks the key of a hold.
-func (e *entry) unlocking() *call {
-	return &call{statement: statement{unlock, e.key}, entry: e, value: none}
-}
-
-// none is the value of a statement whose condition is false.
-const none = -1
+const (
+	try    = "pg_catalog.pg_try_advisory_lock%s"
+	wait   = "pg_catalog.pg_advisory_lock%s IS NOT NULL" // It returns void.
+	unlock = "pg_catalog.pg_advisory_unlock%s"
+	none   = -1
+)
 
 // newSession returns a session without a connection.
 func (s *Store) newSession() *session {
@@ -97,29 +97,72 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch.
+// send carries out a batch, in its order and in one round trip. A statement that the server refuses
+// fails all attempts of the batch. Any other error costs the session.
 func (s *session) send(_ context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	st := s.store
 	var ttl time.Duration
 	for _, c := range calls {
 		ttl = max(ttl, c.ttl)
 	}
 	err := s.ready(ttl)
+	var statements []statement
+	st.mu.Lock()
+	for _, c := range calls {
+		switch e := c.entry; {
+		case e == nil || err != nil:
+		case c.function == unlock && e.state == held:
+			e.state, c.sent = ending, true
+		case c.function == try && (st.keys[e.key] == nil || st.keys[e.key].state == ending):
+			// The server would grant a session its own keys again.
+			st.keys[e.key], c.sent = e, true
+		}
+		if c.sent {
+			statements = append(statements, statement{c.function, c.entry.key})
+		}
+	}
+	st.mu.Unlock()
+	var values []int64
+	var refusal error
 	if err == nil {
-		s.store.prepare(calls)
-		err = s.execute(calls)
+		values, err = s.ask(context.Background(), statements...)
 	}
-	if err != nil {
-		if s.conn != nil {
-			err = fmt.Errorf("the connection to the server was lost: %w", err)
-			s.lose()
+	if len(statements) > 0 && pgclient.SQLState(err) != "" {
+		refusal = st.wrapErr(err)
+		values, err = nil, s.unlockAll(statements)
+	}
+	if err != nil && s.conn != nil {
+		err = fmt.Errorf("the connection to the server was lost: %w", err)
+		s.lose()
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, c := range calls {
+		value := int64(none)
+		if c.sent && err == nil && refusal == nil {
+			value, values = values[0], values[1:]
 		}
-		for _, c := range calls {
+		switch e := c.entry; {
+		case e == nil:
 			c.err = err
+		case err != nil, c.function == unlock:
+			c.ended, c.err = value != none || c.sent && refusal != nil, err
+			st.drop(e)
+		case refusal != nil:
+			c.err = refusal
+			st.drop(e)
+		case value != none:
+			st.grant(e, value, c.ttl)
+			c.res = driver.Result{Granted: true, Token: value}
+		default:
+			if st.keys[e.key] == e {
+				delete(st.keys, e.key)
+			}
+			c.res.Waiting = st.place(e, c)
 		}
 	}
-	s.store.complete(calls)
 }
 
 // ready connects, if that is to be done, and bounds what is sent next. It has the server end the
@@ -157,18 +200,6 @@ func (s *session) bound(deadline time.Time) error {
 	return s.conn.PgConn().Conn().SetDeadline(deadline)
 }
 
-// A statement calls a function of the server for a key. Its value is none if that returns false.
-type statement struct {
-	condition string
-	key       Key
-}
-
-const (
-	try    = "pg_catalog.pg_try_advisory_lock%s"
-	wait   = "pg_catalog.pg_advisory_lock%s IS NOT NULL" // It returns void.
-	unlock = "pg_catalog.pg_advisory_unlock%s"
-)
-
 // ask sends statements in one round trip, or a ping if there are none, and returns their values up
 // to one that is refused: the token of a lock, 1 of an unlock. Those behind it are not carried out.
 func (s *session) ask(ctx context.Context, statements ...statement) (values []int64, err error) {
@@ -200,57 +231,23 @@ func (s *session) ask(ctx context.Context, statements ...statement) (values []in
 	return values, results.Close()
 }
 
-// execute carries out the statements of calls in their order, in one round trip. Without any the
-// reply shows that the session is alive. A statement that the server refuses fails all attempts of
-// the batch. It returns an error if the session cannot be used any more.
-func (s *session) execute(calls []*call) error {
-	var statements []statement
-	var keys []Key
-	for _, c := range calls {
-		if c.sent {
-			statements, keys = append(statements, c.statement), append(keys, c.key)
-		}
+// unlockAll unlocks the keys of statements until none is locked any more.
+func (s *session) unlockAll(statements []statement) error {
+	for i := range statements {
+		statements[i].condition = unlock
 	}
-	values, refusal := s.ask(context.Background(), statements...)
-	if refusal != nil && (pgclient.SQLState(refusal) == "" || len(keys) == 0) {
-		return refusal
-	}
-	for _, c := range calls {
-		switch {
-		case refusal == nil && c.sent:
-			c.value, values = values[0], values[1:]
-		case refusal != nil && c.condition == try:
-			c.err = s.store.wrapErr(refusal)
-		case refusal != nil && c.sent:
-			c.value = 1
-		}
-	}
-	if refusal == nil {
-		return nil
-	}
-	return s.unlockAll(keys)
-}
-
-// unlockAll unlocks keys until none is locked any more.
-func (s *session) unlockAll(keys []Key) error {
-	var statements []statement
-	for _, key := range keys {
-		statements = append(statements, statement{unlock, key})
-	}
-	for locked := true; locked; {
+	for {
 		values, err := s.ask(context.Background(), statements...)
-		if err != nil {
+		if err != nil || !slices.Contains(values, 1) {
 			return err
 		}
-		locked = slices.Contains(values, 1)
 	}
-	return nil
 }
 
 // wait blocks until the server grants the key of a place, and reports whether it has. It returns
 // without a grant when ctx ends or the server refuses. The session is lost if its locks are in
 // doubt.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
+func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.ready(ttl)
@@ -261,13 +258,19 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
 		values, refusal := s.ask(bounded, statement{wait, e.key})
 		cancel()
-		if refusal == nil && s.store.accept(e, values[0], s.used.Add(s.idle)) {
+		s.store.mu.Lock()
+		if granted = refusal == nil && e.state == waiting; granted {
+			s.store.grant(e, values[0], 0)
+			e.kept = s.used.Add(s.idle)
+		}
+		s.store.mu.Unlock()
+		if granted {
 			return true
 		}
 		state = pgclient.SQLState(refusal)
 		// A wait that was cut short may have been granted the key all the same.
 		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
-			err = s.unlockAll([]Key{e.key})
+			err = s.unlockAll([]statement{{unlock, e.key}})
 		}
 	}
 	if err != nil {
@@ -291,11 +294,26 @@ func (s *session) look() {
 	}
 }
 
-// lose gives up the connection, if there is one, and with it all locks of the session.
+// lose gives up the connection, if there is one, and with it all locks of the session. Their owners
+// are told.
 func (s *session) lose() {
-	if s.conn != nil {
-		disconnect(s.conn)
-		s.conn = nil
-		s.store.onLost(s)
+	if s.conn == nil {
+		return
+	}
+	disconnect(s.conn)
+	s.conn = nil
+	st := s.store
+	var lost []owned
+	st.mu.Lock()
+	st.orphans = append(st.orphans, s.process)
+	for _, e := range st.owners {
+		if e.session == s && e.state >= held {
+			st.drop(e)
+			lost = append(lost, e.owned)
+		}
+	}
+	st.mu.Unlock()
+	for _, owner := range lost {
+		st.notices.Send(owner.name, owner.owner, 0)
 	}
 }

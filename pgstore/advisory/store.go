@@ -42,6 +42,7 @@ type Store struct {
 	drawToken   string // an SQL expression
 	lockTimeout time.Duration
 	notices     notices.Registry
+	sessions    []*session      // the first locks what is free; each other one waits for a key, or has got it so
 	running     sync.WaitGroup  // watch and waits
 	ctx         context.Context // ends at Close, with mu
 	stop        context.CancelFunc
@@ -49,8 +50,6 @@ type Store struct {
 	mu       sync.Mutex
 	owners   map[owned]*entry // all entries
 	keys     map[Key]*entry   // what is held, or main tries to lock
-	main     *session         // locks what is free
-	waiters  []*session       // those that wait, or have waited, for a key each
 	watching bool
 	orphans  []string // processes of sessions that were lost
 }
@@ -66,12 +65,15 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{pool: pool, options: *opts, drawToken: "0::bigint", lockTimeout: lockTimeout, owners: map[owned]*entry{}, keys: map[Key]*entry{}}
-	s.main = s.newSession()
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
 	}
 	if s.options.MaxWaiters == 0 {
 		s.options.MaxWaiters = 8
+	}
+	for range max(s.options.MaxWaiters, 0) + 1 {
+		s.sessions = append(s.sessions, s.newSession())
 	}
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
@@ -84,7 +86,6 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	case strings.Contains(opts.TokenSequence, "\x00"):
 		s.configErr = fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
@@ -117,7 +118,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.running.Wait()
-	for _, sess := range s.sessions() {
+	for _, sess := range s.sessions {
 		sess.mu.Lock()
 		sess.lose()
 		sess.mu.Unlock()
@@ -126,13 +127,6 @@ func (s *Store) Close() error {
 		pgclient.ClosePool(s.pool)
 	}
 	return nil
-}
-
-// sessions returns all sessions.
-func (s *Store) sessions() []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*session{s.main}, s.waiters...)
 }
 
 // Options returns the options of the store.

@@ -98,15 +98,15 @@ func TestFailedAfterLock(t *testing.T) {
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	releases := []*call{unlocking(s, before), unlocking(s, behind)}
 	attempts := []*call{attempt(t, s, "granted"), attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "last")}
-	s.main.send(t.Context(), []*call{releases[0], attempts[0], attempts[1], releases[1], attempts[2], attempts[3]})
+	s.sessions[0].send(t.Context(), []*call{releases[0], attempts[0], attempts[1], releases[1], attempts[2], attempts[3]})
 	for _, c := range releases {
-		if c.value == none || c.err != nil {
-			t.Errorf("Release of %q: %v, %v", c.entry.name, c.value, c.err)
+		if !c.ended || c.err != nil {
+			t.Errorf("Release of %q: %v, %v", c.entry.name, c.ended, c.err)
 		}
 	}
 	for _, c := range attempts {
 		if c.res.Granted || !driver.IsNotApplied(c.err) {
-			t.Errorf("Acquire of %q when no token is left gives %+v, %v, want an error", c.req.Name, c.res, c.err)
+			t.Errorf("Acquire of %q when no token is left gives %+v, %v, want an error", c.entry.name, c.res, c.err)
 		}
 	}
 	for _, name := range []string{"before", "behind", "granted", "name", "last"} {
@@ -150,9 +150,9 @@ func TestOneBatch(t *testing.T) {
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
 	release, first, second := unlocking(s, req), attempt(t, s, "name"), attempt(t, s, "name")
-	s.main.send(t.Context(), []*call{release, first, second})
-	if release.value == none || !first.res.Granted || second.res.Granted || second.err != nil {
-		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", release.value, first.res, second.res, second.err)
+	s.sessions[0].send(t.Context(), []*call{release, first, second})
+	if !release.ended || !first.res.Granted || second.res.Granted || second.err != nil {
+		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", release.ended, first.res, second.res, second.err)
 	}
 	refused(t, other, "name")
 }
@@ -164,14 +164,14 @@ func attempt(t *testing.T, s *Store, name string) *call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.attempt(&req)
+	return &call{entry: e, function: try, ttl: req.TTL}
 }
 
 // unlocking returns the call of a Release.
 func unlocking(s *Store, req driver.Request) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.owners[owned{req.Name, req.Owner}].unlocking()
+	return &call{entry: s.owners[owned{req.Name, req.Owner}], function: unlock}
 }
 
 func TestRefusals(t *testing.T) {
@@ -252,7 +252,7 @@ func TestMaxWaiters(t *testing.T) {
 		res, err := s.Acquire(t.Context(), further)
 		return err == nil && res.Waiting
 	})
-	if n := len(s.sessions()); n != 2 {
+	if n := len(s.sessions); n != 2 {
 		t.Errorf("there are %d sessions, want 2", n)
 	}
 }

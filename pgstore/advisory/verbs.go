@@ -55,8 +55,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if err != nil {
 		return driver.Result{}, err
 	}
-	c := e.attempt(&req)
-	if err = s.main.do(ctx, c); err == nil {
+	c := &call{entry: e, function: try, ttl: req.TTL, place: req.Place}
+	if err = s.sessions[0].do(ctx, c); err == nil {
 		return c.res, nil
 	}
 	if errors.Is(err, batch.ErrNotSent) {
@@ -89,7 +89,7 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, key: key, gone: make(chan struct{}), session: s.main}
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, gone: make(chan struct{}), session: s.sessions[0]}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -106,53 +106,11 @@ func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) 
 	return e, nil
 }
 
-// prepare marks the calls whose statements are to be sent. The server grants a session its own keys
-// again, so that none may try a key that this Store has, or tries, unless it is being unlocked.
-func (s *Store) prepare(calls []*call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range calls {
-		e := c.entry
-		switch c.condition {
-		case try:
-			if other := s.keys[e.key]; other == nil || other.state == ending {
-				s.keys[e.key], c.sent = e, true
-			}
-		case unlock:
-			if e.state == held {
-				e.state, c.sent = ending, true
-			}
-		}
-	}
-}
-
-// complete records what a batch has changed.
-func (s *Store) complete(calls []*call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range calls {
-		e := c.entry
-		switch {
-		case c.condition == unlock && c.sent, c.condition == try && c.err != nil:
-			s.drop(e)
-		case c.condition != try:
-		case c.sent && c.value != none:
-			s.grant(e, c.value)
-			e.prolong(c.req.TTL)
-			c.res = driver.Result{Granted: true, Token: e.token}
-		default:
-			if s.keys[e.key] == e {
-				delete(s.keys, e.key)
-			}
-			c.res.Waiting = s.place(e, c.req)
-		}
-	}
-}
-
 // grant makes an entry a hold. The caller holds s.mu.
-func (s *Store) grant(e *entry, token int64) {
+func (s *Store) grant(e *entry, token int64, ttl time.Duration) {
 	s.keys[e.key] = e
 	e.state, e.token = held, token
+	e.prolong(ttl)
 }
 
 // prolong gives an entry d from now at least. The caller holds Store.mu.
@@ -161,6 +119,9 @@ func (e *entry) prolong(d time.Duration) {
 		e.until = until
 	}
 }
+
+// keeps reports whether the server keeps the session of a grant for d. The caller holds Store.mu.
+func (e *entry) keeps(d time.Duration) bool { return time.Until(e.kept) > d }
 
 // drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
 func (s *Store) drop(e *entry) {
@@ -177,22 +138,19 @@ func (s *Store) drop(e *entry) {
 
 // place makes a spare session wait for the key of an entry. It drops the entry if there is none.
 // The caller holds s.mu.
-func (s *Store) place(e *entry, req *driver.Request) bool {
-	i := slices.IndexFunc(s.waiters, func(sess *session) bool { return sess.entry == nil })
-	if s.ctx.Err() != nil || req.Place == 0 || i < 0 && len(s.waiters) >= s.options.MaxWaiters {
+func (s *Store) place(e *entry, c *call) bool {
+	i := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess.entry == nil && sess != s.sessions[0] })
+	if s.ctx.Err() != nil || c.place == 0 || i < 0 {
 		s.drop(e)
 		return false
 	}
-	if i < 0 {
-		i, s.waiters = len(s.waiters), append(s.waiters, s.newSession())
-	}
-	sess := s.waiters[i]
+	sess := s.sessions[i]
 	ctx, cancel := context.WithCancel(s.ctx)
 	sess.entry, e.session, e.state, e.cancel = e, sess, waiting, cancel
-	e.prolong(req.Place)
+	e.prolong(c.place)
 	s.running.Go(func() {
 		defer cancel()
-		if !sess.wait(ctx, e, req.TTL) {
+		if !sess.wait(ctx, e, c.ttl) {
 			_ = retry.Sleep(ctx, failurePause)
 			s.mu.Lock()
 			s.drop(e)
@@ -201,35 +159,6 @@ func (s *Store) place(e *entry, req *driver.Request) bool {
 		s.notices.Send(e.name, e.owner, 0)
 	})
 	return true
-}
-
-// accept makes a place a hold, whose session the server keeps until then, and reports whether it is
-// still wanted.
-func (s *Store) accept(e *entry, token int64, kept time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.state == waiting {
-		s.grant(e, token)
-		e.kept = kept
-	}
-	return e.state == held
-}
-
-// onLost drops what a session held when it was lost, and tells the owners.
-func (s *Store) onLost(sess *session) {
-	var lost []owned
-	s.mu.Lock()
-	s.orphans = append(s.orphans, sess.process)
-	for _, e := range s.owners {
-		if e.session == sess && e.state >= held {
-			s.drop(e)
-			lost = append(lost, e.owned)
-		}
-	}
-	s.mu.Unlock()
-	for _, owner := range lost {
-		s.notices.Send(owner.name, owner.owner, 0)
-	}
 }
 
 // watch looks at the connections while there are entries, and ends the entries whose time is over.
@@ -242,7 +171,7 @@ func (s *Store) watch() {
 		}
 		now := time.Now()
 		for _, e := range s.owners {
-			if (e.state == waiting || e.state == held) && !e.until.IsZero() && !now.Before(e.until) {
+			if !e.until.IsZero() && !now.Before(e.until) {
 				e.until = time.Time{}
 				s.running.Go(func() {
 					_, _ = s.end(s.ctx, e.owned) // After an error it is tried again.
@@ -254,16 +183,12 @@ func (s *Store) watch() {
 			}
 		}
 		s.mu.Unlock()
-		var group sync.WaitGroup
-		for _, sess := range s.sessions() {
-			group.Go(func() {
-				if sess.mu.TryLock() { // One that is in use fails by itself.
-					sess.look()
-					sess.mu.Unlock()
-				}
-			})
+		for _, sess := range s.sessions {
+			if sess.mu.TryLock() { // One that is in use fails by itself.
+				sess.look()
+				sess.mu.Unlock()
+			}
 		}
-		group.Wait()
 	}
 }
 
@@ -299,9 +224,9 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 		}
 		return s.end(ctx, owner)
 	case held:
-		c := e.unlocking()
+		c := &call{entry: e, function: unlock}
 		err := sess.do(ctx, c)
-		return err == nil && c.value != none, err
+		return err == nil && c.ended, err
 	}
 	select {
 	case <-e.gone:
@@ -322,17 +247,16 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
 	asked := map[*session][]int{}
 	s.mu.Lock()
-	for i := range reqs {
-		switch e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]; {
+	for i, req := range reqs {
+		var sess *session
+		switch e := s.owners[owned{req.Name, req.Owner}]; {
 		case e == nil || e.state == ending:
-			entries[i].State = driver.Lost
 		case e.state == waiting:
-			asked[s.main] = append(asked[s.main], i)
-		case lasts(e.kept, reqs[i].TTL):
-			entries[i], errs[i] = s.renewed(&reqs[i], e.session, nil)
-		default:
-			asked[e.session] = append(asked[e.session], i)
+			sess = s.sessions[0]
+		case !e.keeps(req.TTL):
+			sess = e.session
 		}
+		asked[sess] = append(asked[sess], i)
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
@@ -342,45 +266,37 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			for _, i := range items {
 				c.ttl = max(c.ttl, reqs[i].TTL)
 			}
-			err := sess.do(ctx, c)
+			var err error
+			if sess != nil {
+				err = sess.do(ctx, c)
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, i := range items {
-				entries[i], errs[i] = s.renewed(&reqs[i], sess, err)
+				req := &reqs[i]
+				e := s.owners[owned{req.Name, req.Owner}]
+				switch {
+				case e == nil || e.state == ending:
+					entries[i].State = driver.Lost
+				case err != nil:
+					errs[i] = err
+				case e.state == trying, e.state == held && e.session != sess && !e.keeps(req.TTL):
+					errs[i] = errors.New("the acquisition is under way")
+				case !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token:
+					entries[i].State = driver.Lost
+				default:
+					entries[i] = driver.Entry{State: driver.Waiting, Token: e.token}
+					if e.state == held {
+						entries[i].State = driver.Held
+					}
+					e.prolong(req.TTL)
+					e.kept = time.Time{}
+				}
 			}
 		})
 	}
 	group.Wait()
 	return entries, cmp.Or(errs...)
-}
-
-// lasts reports whether a time is d away, or further, by the wall clock too: the other one stands
-// still while the machine is suspended.
-func lasts(until time.Time, d time.Duration) bool {
-	now := time.Now().Add(d)
-	return now.Before(until) && now.Round(0).Before(until.Round(0))
-}
-
-// renewed prolongs an entry after its session has replied, or not if there is an error, and answers
-// for it. The caller holds s.mu.
-func (s *Store) renewed(req *driver.RenewRequest, sess *session, err error) (driver.Entry, error) {
-	e := s.owners[owned{req.Name, req.Owner}]
-	switch {
-	case e == nil || e.state == ending:
-		return driver.Entry{State: driver.Lost}, nil
-	case err != nil:
-		return driver.Entry{}, err
-	case e.state == trying, e.state == held && e.session != sess:
-		return driver.Entry{}, errors.New("the acquisition is under way")
-	case !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token:
-		return driver.Entry{State: driver.Lost}, nil
-	}
-	e.prolong(req.TTL)
-	e.kept = time.Time{}
-	if e.state == waiting {
-		return driver.Entry{State: driver.Waiting}, nil
-	}
-	return driver.Entry{State: driver.Held, Token: e.token}, nil
 }
 
 // List implements [driver.Store].
