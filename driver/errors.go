@@ -6,26 +6,24 @@ import (
 	"time"
 )
 
-// Errors that mean the same in every store. Stores wrap them with details. Callers use errors.Is.
+// Errors that mean the same in every store. Each implies that nothing was changed. Stores wrap them
+// with details. Callers use errors.Is.
 var (
 	// ErrNotApplied marks an error after which the request certainly had no effect and never will
 	// have one. It may be joined with any other error.
 	ErrNotApplied = errors.New("nothing was changed")
 
-	// ErrUnsupported means that this store cannot carry out the request, now or later. It implies
-	// that nothing was changed.
+	// ErrUnsupported means that this store cannot carry out the request, now or later.
 	ErrUnsupported = errors.New("not supported by this store")
 
-	// ErrInvalid means that the request as it stands cannot be carried out. It implies that nothing
-	// was changed.
+	// ErrInvalid means that the request as it stands cannot be carried out.
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrCorrupt means that the store's data for this name is not what the store wrote. Only a
-	// person can repair it. The error contains the place to look at. It implies that nothing was
-	// changed.
+	// person can repair it. The error contains the place to look at.
 	ErrCorrupt = errors.New("corrupt record")
 
-	// ErrClosed means that the store has been closed. It implies that nothing was changed.
+	// ErrClosed means that the store has been closed.
 	ErrClosed = errors.New("closed")
 )
 
@@ -56,8 +54,7 @@ func (e *RetryError) Is(target error) bool { return target == ErrNotApplied }
 
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. A
-// store uses it where it is certain that the request had no effect and never will have one. An err
+// NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. An err
 // that says so already, and nil, are returned as they are.
 func NotApplied(err error) error {
 	if err == nil || IsNotApplied(err) {

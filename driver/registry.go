@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,31 +14,28 @@ import (
 // the URL may contain a password.
 type Opener func(ctx context.Context, u *url.URL) (Store, error)
 
-var registry = struct {
-	sync.RWMutex
-	openers map[string]Opener
-}{openers: map[string]Opener{}}
+var openers sync.Map // from the schemes to an Opener each
 
 // Register makes a store available to holdfast.Open under a URL scheme. It is meant to be called
 // from the init function of the store's package, and panics if the scheme is already taken.
 func Register(scheme string, open Opener) {
-	registry.Lock()
-	defer registry.Unlock()
-	if _, taken := registry.openers[scheme]; taken || open == nil {
-		panic(fmt.Sprintf("driver: Register of scheme %q: taken, or no opener", scheme))
+	if _, taken := openers.LoadOrStore(scheme, open); taken {
+		panic(fmt.Sprintf("driver: Register of scheme %q, which is taken", scheme))
 	}
-	registry.openers[scheme] = open
 }
 
 // Lookup returns the opener of a URL scheme. The error for one that has none matches [ErrInvalid],
 // names the registered schemes, and shows what a URL looks like.
 func Lookup(scheme string) (Opener, error) {
-	registry.RLock()
-	defer registry.RUnlock()
-	if open, ok := registry.openers[scheme]; ok {
-		return open, nil
+	if open, ok := openers.Load(scheme); ok {
+		return open.(Opener), nil
 	}
-	known := strings.Join(slices.Sorted(maps.Keys(registry.openers)), ", ")
+	var known []string
+	openers.Range(func(scheme, _ any) bool {
+		known = append(known, scheme.(string))
+		return true
+	})
+	slices.Sort(known)
 	return nil, fmt.Errorf("%w: no store for scheme %q, there are: %s (importing the package of a store registers it); "+
-		"a URL looks like file:///var/lib/locks or redis://host:6379", ErrInvalid, scheme, known)
+		"a URL looks like file:///var/lib/locks or redis://host:6379", ErrInvalid, scheme, strings.Join(known, ", "))
 }

@@ -1,22 +1,9 @@
 package lockqueue
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/driver"
-)
-
-var (
-	// errOwner does not match ErrNotApplied: the first request of the owner was applied.
-	errOwner = errors.New("the owner has an entry")
-
-	errLimit  = fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
-	errTokens = fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, driver.MaxTokens)
-	errBlock  = fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
-	errPlace  = fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
-	errFloor  = fmt.Errorf("%w: the floor is more than %v above the clock", driver.ErrInvalid, driver.MaxLead)
-	errLast   = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 )
 
 // Check returns the error of a request that no store accepts, apart from its Floor above the clock
@@ -24,13 +11,13 @@ var (
 func Check(req *driver.Request) error {
 	switch {
 	case req.Limit < 0 || req.Limit > driver.Shared:
-		return errLimit
+		return fmt.Errorf("%w: the limit is below 0 or above %d", driver.ErrInvalid, driver.Shared)
 	case req.Tokens < 0 || req.Tokens > driver.MaxTokens:
-		return errTokens
+		return fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, driver.MaxTokens)
 	case req.Tokens > 1 && (req.Limit > 1 || req.Floor > 0):
-		return errBlock
+		return fmt.Errorf("%w: several tokens with a limit or a floor", driver.ErrInvalid)
 	case req.Floor > 0 && req.Place > 0:
-		return errPlace
+		return fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -44,11 +31,11 @@ type Counter struct {
 // next returns the first of the next count tokens, and leaves it to the caller to take them.
 func (c *Counter) next(floor int64, count int) (int64, error) {
 	if floor > c.Clock+driver.MaxLead.Microseconds() {
-		return 0, errFloor
+		return 0, fmt.Errorf("%w: the floor is more than %v above the clock", driver.ErrInvalid, driver.MaxLead)
 	}
 	token := max(c.Last+1, c.Clock, floor)
 	if token > driver.MaxToken-int64(count)+1 {
-		return 0, errLast
+		return 0, fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 	}
 	return token, nil
 }

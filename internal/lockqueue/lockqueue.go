@@ -12,6 +12,7 @@
 package lockqueue
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -51,7 +52,7 @@ func (q *Queue[D]) Acquire(
 		return own, promoted, err
 	}
 	if q.find(req.Owner) != nil {
-		return own, promoted, errOwner
+		return own, promoted, errors.New("the owner has an entry") // the first request was applied
 	}
 	e := Entry[D]{
 		Owner: req.Owner, Tokens: max(req.Tokens, 1), Limit: max(req.Limit, 1),

@@ -4,6 +4,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -93,11 +94,8 @@ func (p *player) play(line string) error {
 		return nil
 	}
 	words := strings.Fields(call)
-	at, err := time.ParseDuration(words[0])
-	if err != nil {
-		return err
-	}
-	time.Sleep(time.Until(p.began.Add(p.scaled(at))))
+	at := p.duration(words[0])
+	time.Sleep(time.Until(p.began.Add(at)))
 	owner, args := "", map[string]string{}
 	for _, word := range words[2:] {
 		if key, value, ok := strings.Cut(word, "="); ok {
@@ -107,7 +105,7 @@ func (p *player) play(line string) error {
 		}
 	}
 	got, err := p.call(words[1], owner, args)
-	p.late = time.Since(p.began) > p.scaled(at)+p.second/3
+	p.late = time.Since(p.began) > at+p.second/3
 	if err != nil {
 		return err
 	}
@@ -124,39 +122,53 @@ func (p *player) play(line string) error {
 	return nil
 }
 
-func (p *player) scaled(d time.Duration) time.Duration {
+// duration and number return what an argument means, and 0 for none. What is wrong with the file
+// ends the test.
+func (p *player) duration(text string) time.Duration {
+	d, err := time.ParseDuration(cmp.Or(text, "0"))
+	if err != nil {
+		panic(err)
+	}
 	return time.Duration(d.Seconds() * float64(p.second))
 }
 
-func (p *player) call(verb, owner string, args map[string]string) (string, error) {
-	durations := map[string]time.Duration{}
-	for _, key := range []string{"ttl", "place", "keep"} {
-		d, err := time.ParseDuration(args[key])
-		if err != nil && args[key] != "" {
-			return "", err
-		}
-		durations[key] = p.scaled(d)
+func number(text string) int {
+	if text == "shared" {
+		return driver.Shared
 	}
-	token, err := p.token(args["token"])
+	n, err := strconv.Atoi(cmp.Or(text, "0"))
 	if err != nil {
-		return "", err
+		panic(err)
+	}
+	return n
+}
+
+func (p *player) call(verb, owner string, args map[string]string) (string, error) {
+	ttl, token := p.duration(args["ttl"]), int64(0)
+	if label, above, _ := strings.Cut(args["token"], "+"); label != "" {
+		token = p.tokens[number(label)-1] + int64(number(above))
 	}
 	switch verb {
 	case "acquire":
-		return p.acquire(driver.Request{
-			Name: name, Owner: owner, Holder: owner, TTL: durations["ttl"], Place: durations["place"],
-		}, args)
-	case "renew":
-		got, err := p.store.Renew(p.ctx, []driver.RenewRequest{{Name: name, Owner: owner, Token: token, TTL: durations["ttl"]}})
-		if err != nil {
-			return "", err
+		req := driver.Request{
+			Name: name, Owner: owner, Holder: owner, TTL: ttl, Place: p.duration(args["place"]),
+			Limit: number(args["limit"]), Tokens: number(args["tokens"]),
 		}
-		if got[0].State == driver.Lost {
+		if floor, err := time.ParseDuration(args["floor"]); err == nil {
+			req.Floor = time.Now().Add(floor).UnixMicro()
+		}
+		return p.acquire(req)
+	case "renew":
+		got, err := p.store.Renew(p.ctx, []driver.RenewRequest{{Name: name, Owner: owner, Token: token, TTL: ttl}})
+		switch {
+		case err != nil:
+			return "", err
+		case got[0].State == driver.Lost:
 			return "lost", nil
 		}
 		return fmt.Sprint(got[0].State, " ", slices.Index(p.tokens, got[0].Token)+1), nil
 	case "release":
-		ended, err := p.store.Release(p.ctx, driver.ReleaseRequest{Name: name, Owner: owner, Keep: durations["keep"]})
+		ended, err := p.store.Release(p.ctx, driver.ReleaseRequest{Name: name, Owner: owner, Keep: p.duration(args["keep"])})
 		return fmt.Sprint(ended), err
 	case "break":
 		ended, err := p.store.Break(p.ctx, name, token)
@@ -171,26 +183,7 @@ func (p *player) call(verb, owner string, args map[string]string) (string, error
 	return "", fmt.Errorf("no verb %q", verb)
 }
 
-func (p *player) acquire(req driver.Request, args map[string]string) (string, error) {
-	var err error
-	for key, number := range map[string]*int{"limit": &req.Limit, "tokens": &req.Tokens} {
-		switch text := args[key]; text {
-		case "":
-		case "shared":
-			*number = driver.Shared
-		default:
-			if *number, err = strconv.Atoi(text); err != nil {
-				return "", err
-			}
-		}
-	}
-	if args["floor"] != "" {
-		floor, err := time.ParseDuration(args["floor"])
-		if err != nil {
-			return "", err
-		}
-		req.Floor = time.Now().Add(floor).UnixMicro()
-	}
+func (p *player) acquire(req driver.Request) (string, error) {
 	res, err := p.store.Acquire(p.ctx, req)
 	switch {
 	case errors.Is(err, driver.ErrInvalid):
@@ -218,20 +211,6 @@ func (p *player) acquire(req driver.Request, args map[string]string) (string, er
 	return fmt.Sprintf("%s behind %s %v", text, names([]driver.Record{res.Held}), left.Round(time.Second)), nil
 }
 
-// token returns the token that an argument means: a label, and how many above its first token.
-func (p *player) token(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	text, above, _ := strings.Cut(text, "+")
-	label, err := strconv.Atoi(text)
-	if err != nil || label < 1 || label > len(p.tokens) {
-		return 0, fmt.Errorf("no entry %q", text)
-	}
-	more, err := strconv.ParseInt("0"+above, 10, 64)
-	return p.tokens[label-1] + more, err
-}
-
 // names returns the holders of records.
 func names(records []driver.Record) string {
 	var holders []string
@@ -241,8 +220,5 @@ func names(records []driver.Record) string {
 		}
 		holders = append(holders, rec.Holder)
 	}
-	if holders == nil {
-		return "none"
-	}
-	return strings.Join(holders, " ")
+	return cmp.Or(strings.Join(holders, " "), "none")
 }
