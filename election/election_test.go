@@ -21,8 +21,8 @@ func until(ctx context.Context, _ election.Term) error {
 	return ctx.Err()
 }
 
-// TestResignationHandsOver: where the store wakes waiters, another candidate leads at once, and
-// the one that resigned does not stand again before its ResignDelay is over.
+// TestResignationHandsOver: where the store wakes waiters, another candidate leads at once, and the
+// one that resigned does not stand again before its ResignDelay is over.
 func TestResignationHandsOver(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -68,9 +68,8 @@ func TestResignationHandsOver(t *testing.T) {
 	})
 }
 
-// TestSilentLeaderIsReplaced: a leader that cannot reach the store any more is
-// succeeded when the TTL is over, its context has ended by then with the
-// reason, and it stands again when it can.
+// TestSilentLeaderIsReplaced: a leader that cannot reach the store any more is succeeded when the
+// TTL is over, its context has ended by then with the reason, and it stands again when it can.
 func TestSilentLeaderIsReplaced(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,8 +124,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// TestRunReturns: what the function returns while it leads ends Run, and the
-// lock is free then.
+// TestRunReturns: what the function returns while it leads ends Run, and the lock is free then.
 func TestRunReturns(t *testing.T) {
 	ours := errors.New("disk full")
 	for _, want := range []error{nil, ours} {
@@ -157,8 +155,8 @@ func TestRunReturns(t *testing.T) {
 	}
 }
 
-// TestResignFromWithin: a function that returns ErrResigned gives up the term
-// and is called again for the next.
+// TestResignFromWithin: a function that returns ErrResigned gives up the term and is called again
+// for the next.
 func TestResignFromWithin(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		terms := 0
@@ -211,8 +209,8 @@ func TestPanicReleasesTheLock(t *testing.T) {
 	})
 }
 
-// TestCandidateRidesOutAnOutage: a store that cannot be reached is tried again
-// and again; an error that would come again ends Run.
+// TestCandidateRidesOutAnOutage: a store that cannot be reached is tried again and again; an error
+// that would come again ends Run.
 func TestCandidateRidesOutAnOutage(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		down := faultstore.Wrap(store)
@@ -245,8 +243,7 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 	})
 }
 
-// TestObserveSeesEachChange, with the vacancy between two terms and a store that
-// cannot be asked.
+// TestObserveSeesEachChange, with the vacancy between two terms and a store that cannot be asked.
 func TestObserveSeesEachChange(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		asked := faultstore.Wrap(store)

@@ -10,11 +10,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// Leader returns the term that is in force as far as the store knows, of this
-// candidate or of another. The result may be out of date. It is for people and for
-// routing, and never entitles a process to act as the leader. Errors: ErrNoLeader;
-// holdfast.ErrUnavailable; holdfast.ErrUnsupported if the store cannot look locks
-// up; holdfast.ErrInvalid.
+// Leader returns the term that is in force as far as the store knows, of this candidate or of
+// another. The result may be out of date. It is for people and for routing, and never entitles a
+// process to act as the leader. Errors: ErrNoLeader; holdfast.ErrUnavailable;
+// holdfast.ErrUnsupported if the store cannot look locks up; holdfast.ErrInvalid.
 func (e *Election) Leader(ctx context.Context) (Term, error) {
 	holds, err := e.locks.Lookup(ctx, e.name)
 	switch {
@@ -27,11 +26,10 @@ func (e *Election) Leader(ctx context.Context) (Term, error) {
 	return Term{Leader: rec.Holder, Token: rec.Token, Since: rec.Since, Metadata: rec.Metadata}, nil
 }
 
-// Observe yields the term in force, and then each change: a new term, or the
-// zero Term when no candidate leads. It looks the leader up every 250 ms. A term that
-// begins and ends between two lookups is not yielded. The tokens that it yields rise.
-// A lookup that fails is yielded as an error, and Observe goes on. It ends when ctx
-// does.
+// Observe yields the term in force, and then each change: a new term, or the zero Term when no
+// candidate leads. It looks the leader up every 250 ms. A term that begins and ends between two
+// lookups is not yielded. The tokens that it yields rise. A lookup that fails is yielded as an
+// error, and Observe goes on. It ends when ctx does.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		var last Term

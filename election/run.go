@@ -11,28 +11,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// Run stands as a candidate until it is elected. It then calls lead with the term,
-// and with a context that is valid for as long as this replica leads. The context
-// ends, with the reason as its context.Cause:
-//   - when the lock is lost, at the latest at the moment until which the store had
-//     promised it (holdfast.ErrLost);
+// Run stands as a candidate until it is elected. It then calls lead with the term, and with a
+// context that is valid for as long as this replica leads. The context ends, with the reason as its
+// context.Cause:
+//   - when the lock is lost, at the latest at the moment until which the store had promised it
+//     (holdfast.ErrLost);
 //   - when Resign is called (ErrResigned);
 //   - when ctx ends.
 //
 // Lead must return soon after that. What it returns then is only logged.
 //
 // After a loss, a resignation or Client.ReleaseAll, Run stands again. It returns:
-//   - what lead returns while its context is valid, nil too: the work is done.
-//     The error is joined with holdfast.ErrLost if the lock turns out to be lost
-//     when it is released;
+//   - what lead returns while its context is valid, nil too: the work is done. The error is joined
+//     with holdfast.ErrLost if the lock turns out to be lost when it is released;
 //   - ctx.Err() when ctx has ended and lead has returned;
-//   - an error that every further attempt would return again:
-//     holdfast.ErrInvalid, ErrUnsupported, ErrCorrupt, ErrClosed, or ErrRunning.
+//   - an error that every further attempt would return again: holdfast.ErrInvalid, ErrUnsupported,
+//     ErrCorrupt, ErrClosed, or ErrRunning.
 //
-// Run tries a store that cannot be reached again for as long as it takes. When
-// Run returns, the lock is free, unless its release could not be confirmed. Then the
-// error matches holdfast.ErrUnavailable, and the lock is free after the TTL at the
-// latest. If lead panics, the lock is released and the panic goes on.
+// Run tries a store that cannot be reached again for as long as it takes. When Run returns, the
+// lock is free, unless its release could not be confirmed. Then the error matches
+// holdfast.ErrUnavailable, and the lock is free after the TTL at the latest. If lead panics, the
+// lock is released and the panic goes on.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Term) error) error {
 	if !e.running.TryLock() {
 		return ErrRunning
@@ -69,14 +68,25 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // campaign waits until the candidate is elected, and leads for one term. It returns nil if the
 // candidate was not elected.
 func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term) error) (current *leadership, err error) {
-	defer func() {
-		if current != nil { // also after a panic
-			e.releaseLock(current)
+	defer func() { // also after a panic
+		if current == nil {
+			return
 		}
+		if err := current.lock.Release(); !errors.Is(err, holdfast.ErrLost) {
+			current.releaseErr = err
+		}
+		e.setCurrent(nil)
+		close(current.released)
 	}()
 	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
 	err = e.locks.Do(ctx, e.name, &o, func(lockCtx context.Context) error {
-		current = e.beginTerm(lockCtx)
+		lock := holdfast.FromContext(lockCtx)
+		current = &leadership{lock: lock, released: make(chan struct{}), term: Term{
+			Leader: lock.Holder(), Token: lock.Token(), Since: time.Now().Round(0), Metadata: lock.Metadata(),
+		}}
+		current.Context, current.end = context.WithCancelCause(lockCtx)
+		e.setCurrent(current)
+		e.log.InfoContext(lockCtx, "elected", "election", e.name, "token", current.term.Token)
 		defer func() {
 			current.end(errLeadReturned)
 			current.reason = context.Cause(current.Context)
@@ -88,4 +98,33 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 			"token", current.term.Token, "reason", current.reason, "err", err)
 	}
 	return current, err
+}
+
+func (e *Election) setCurrent(l *leadership) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current = l
+}
+
+// errLeadReturned ends a term when lead has returned.
+var errLeadReturned = fmt.Errorf("election: the function has returned: %w", holdfast.ErrReleased)
+
+// leadership is the context that is passed to lead. It is done when the term ends.
+type leadership struct {
+	context.Context
+	lock       *holdfast.Lock
+	term       Term
+	end        context.CancelCauseFunc
+	reason     error         // why the term is over; set when lead has returned
+	releaseErr error         // why the lock may still be held; set before released is closed
+	released   chan struct{} // closed when the lock is released, or its release has failed
+}
+
+// Err implements [context.Context]. The lock reads the clock, and ends the embedded context when
+// its time is over. So Err is right before the timer has fired.
+func (l *leadership) Err() error {
+	if l.lock.Err() != nil {
+		<-l.Done()
+	}
+	return l.Context.Err()
 }

@@ -35,8 +35,8 @@ func (f fast) Release(ctx context.Context, req driver.ReleaseRequest) (bool, err
 	return f.Notifier.Release(ctx, req)
 }
 
-// TestFastStore: a store whose clock is fast by a hundredth does not forget a run
-// before its slot is over.
+// TestFastStore: a store whose clock is fast by a hundredth does not forget a run before its slot
+// is over.
 func TestFastStore(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		locks := storetest.Client(t, fast{store.(driver.Notifier)}, "a")
@@ -58,8 +58,8 @@ func TestFastStore(t *testing.T) {
 	})
 }
 
-// TestWithin: a success counts from the begin of its run, a failure does not count,
-// and Do sees it, too.
+// TestWithin: a success counts from the begin of its run, a failure does not count, and Do sees it,
+// too.
 func TestWithin(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, locks := t.Context(), storetest.Client(t, store, "a")
@@ -116,9 +116,8 @@ func TestMaxHold(t *testing.T) {
 	})
 }
 
-// TestAtMostOnceAfterAPause: of two replicas that have both found the work not
-// done, since the first was paused for longer than its lock lasts, one at most runs
-// it.
+// TestAtMostOnceAfterAPause: of two replicas that have both found the work not done, since the
+// first was paused for longer than its lock lasts, one at most runs it.
 func TestAtMostOnceAfterAPause(t *testing.T) {
 	t.Run("before the mark", func(t *testing.T) {
 		storetest.Virtual(t, func(t *testing.T, store driver.Store) {

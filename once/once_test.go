@@ -130,8 +130,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestLongRunsDoNotOverlap: a run that goes on into the next period keeps the
-// runs of that one from beginning, and delays no period after it.
+// TestLongRunsDoNotOverlap: a run that goes on into the next period keeps the runs of that one from
+// beginning, and delays no period after it.
 func TestLongRunsDoNotOverlap(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx := t.Context()

@@ -28,8 +28,7 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 		if err != nil || lock.Err() != nil || t.o.AtMostOnce {
 			return err
 		}
-		// The mark of another call serves as well: that call received its reply too
-		// late.
+		// The mark of another call serves as well: that call received its reply too late.
 		if err := t.placeMark(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, holdfast.ErrHeld) {
 			return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 		}
@@ -41,8 +40,8 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 // placeMark places the mark. The error matches holdfast.ErrHeld if the mark has been placed
 // already.
 //
-// The TTL of the hold is the time for which the mark is to be kept. So the hold
-// serves as the mark if its release is not confirmed.
+// The TTL of the hold is the time for which the mark is to be kept. So the hold serves as the mark
+// if its release is not confirmed.
 func (t *task) placeMark(ctx context.Context) error {
 	keep := t.keepMarkFor()
 	if keep <= 0 {

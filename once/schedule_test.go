@@ -22,10 +22,10 @@ type wall struct{ off time.Duration }
 
 func (w *wall) now() time.Time { return time.Now().Add(w.off) }
 
-// TestSkewedReplicas: five replicas whose clocks are apart by up to 5 s either
-// way, and in every other period somewhere else, call in each of 200 periods,
-// and again somewhere in it. The job is shorter than that: it runs 200 times,
-// once for each period, also where a period is shorter than the difference.
+// TestSkewedReplicas: five replicas whose clocks are apart by up to 5 s either way, and in every
+// other period somewhere else, call in each of 200 periods, and again somewhere in it. The job is
+// shorter than that: it runs 200 times, once for each period, also where a period is shorter than
+// the difference.
 func TestSkewedReplicas(t *testing.T) {
 	const replicas, periods, skew = 5, 200, 5 * time.Second
 	for _, period := range []time.Duration{24 * time.Hour, time.Minute, 12 * time.Second, 4 * time.Second} {

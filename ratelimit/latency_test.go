@@ -29,8 +29,8 @@ func slow(before, after func() time.Duration) faultstore.Fault {
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 func upTo(d time.Duration) func() time.Duration   { return func() time.Duration { return rand.N(d) } }
 
-// TestEdge: an answer that comes just in time lets the call pass, and the next one
-// a window later, no sooner. An answer that comes later does not.
+// TestEdge: an answer that comes just in time lets the call pass, and the next one a window later,
+// no sooner. An answer that comes later does not.
 func TestEdge(t *testing.T) {
 	const window = time.Second
 	const grace = window / 100 // the acquisition takes no time here
@@ -94,8 +94,8 @@ func TestLateAnswer(t *testing.T) {
 	})
 }
 
-// TestSlowReleases: calls pass on a store whose releases are always much slower than
-// its acquisitions.
+// TestSlowReleases: calls pass on a store whose releases are always much slower than its
+// acquisitions.
 func TestSlowReleases(t *testing.T) {
 	for _, n := range []int{1, 10} {
 		for _, took := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
@@ -117,8 +117,8 @@ func TestSlowReleases(t *testing.T) {
 	}
 }
 
-// TestLatency: whatever the network does, no window sees more than n calls pass;
-// and calls do pass, also where a request takes longer than the window.
+// TestLatency: whatever the network does, no window sees more than n calls pass; and calls do pass,
+// also where a request takes longer than the window.
 func TestLatency(t *testing.T) {
 	for _, window := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second} {
 		for name, latency := range map[string]time.Duration{"near": 2 * time.Millisecond, "far": 300 * time.Millisecond, "bad": 2 * time.Second} {
@@ -134,8 +134,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// offerBy calls by six callers over a network of that latency, on which one in
-// fifty answers is lost.
+// offerBy calls by six callers over a network of that latency, on which one in fifty answers is
+// lost.
 func offerBy(t *testing.T, latency time.Duration, n int, window, length time.Duration) {
 	store := faultstore.Wrap(memstore.New())
 	delay := slow(upTo(latency), upTo(latency))

@@ -21,8 +21,8 @@ const MaxCalls = 1000
 // MaxWindow is the greatest length of a window.
 const MaxWindow = 360 * 24 * time.Hour
 
-// shareTTL is how long a share stays taken if the process ends before the
-// call has passed: more than the requests of a call take together.
+// shareTTL is how long a share stays taken if the process ends before the call has passed: more
+// than the requests of a call take together.
 const shareTTL = 10 * time.Second
 
 // ErrLimited is matched by every [LimitError].
@@ -33,8 +33,8 @@ type LimitError struct {
 	// Key is what was limited.
 	Key string
 
-	// RetryAfter is the least time for which no call will pass, as far as the
-	// store has reported. Another call may be faster then.
+	// RetryAfter is the least time for which no call will pass, as far as the store has reported.
+	// Another call may be faster then.
 	RetryAfter time.Duration
 }
 
@@ -45,38 +45,36 @@ func (e *LimitError) Error() string {
 // Is reports whether target is ErrLimited.
 func (e *LimitError) Is(target error) bool { return target == ErrLimited }
 
-// Seconds returns RetryAfter as the value of an HTTP header Retry-After: in
-// whole seconds, rounded up.
+// Seconds returns RetryAfter as the value of an HTTP header Retry-After: in whole seconds, rounded
+// up.
 func (e *LimitError) Seconds() string {
 	return strconv.Itoa(max(1, int(math.Ceil(e.RetryAfter.Seconds()))))
 }
 
-// A Limiter lets at most N calls for a key pass in any window. All Limiters of the
-// same key must use the same N and window. A Limiter measures how long the releases
-// of its store take: use one for many calls.
+// A Limiter lets at most N calls for a key pass in any window. All Limiters of the same key must
+// use the same N and window. A Limiter measures how long the releases of its store take: use one
+// for many calls.
 type Limiter struct {
 	locks  *holdfast.Client
 	n      int
 	window time.Duration
 
-	// slowest estimates the longest time in nanoseconds that recent releases took. A
-	// longer release raises it at once; every other release lowers it by an eighth.
+	// slowest estimates the longest time in nanoseconds that recent releases took. A longer release
+	// raises it at once; every other release lowers it by an eighth.
 	slowest atomic.Int64
 }
 
-// New returns a limiter for n calls, at most MaxCalls, in any window of that
-// length, from driver.MinTTL (10 ms) to MaxWindow. Take reports values out of
-// bounds.
+// New returns a limiter for n calls, at most MaxCalls, in any window of that length, from
+// driver.MinTTL (10 ms) to MaxWindow. Take reports values out of bounds.
 func New(locks *holdfast.Client, n int, window time.Duration) *Limiter {
 	return &Limiter{locks: locks, n: n, window: window}
 }
 
-// Take returns nil if a call for the key may pass now. If the limit is reached, the
-// error is a [LimitError]. Other errors are those of holdfast.Client.TryAcquire and
-// holdfast.Lock.Release; the caller decides whether the call passes then, since
-// holdfast.ErrUnavailable means nothing about the limit. A call that does not
-// pass may be counted for a window: if the release is not confirmed, or if its reply comes
-// unusually late.
+// Take returns nil if a call for the key may pass now. If the limit is reached, the error is a
+// [LimitError]. Other errors are those of holdfast.Client.TryAcquire and holdfast.Lock.Release; the
+// caller decides whether the call passes then, since holdfast.ErrUnavailable means nothing about
+// the limit. A call that does not pass may be counted for a window: if the release is not
+// confirmed, or if its reply comes unusually late.
 //
 // The key is the name of a lock. With n above 1 it has a limit of n, so that the store must have
 // holdfast.Guarantees().Limits.
@@ -111,9 +109,9 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 		return err
 	}
 	took := time.Since(released)
-	// A single reply that is very late raises the next grace period at most tenfold.
-	// So a pause costs little, and a few calls suffice to measure a store with
-	// releases that are always slow. Of two concurrent calls either may win.
+	// A single reply that is very late raises the next grace period at most tenfold. So a pause
+	// costs little, and a few calls suffice to measure a store with releases that are always slow.
+	// Of two concurrent calls either may win.
 	l.slowest.Store(max(int64(min(took, 5*grace)), slowest-slowest/8))
 	if took <= grace {
 		return nil
@@ -125,9 +123,9 @@ func (l *Limiter) Take(ctx context.Context, key string) error {
 	return &LimitError{Key: key, RetryAfter: max(0, min(l.window, retryAfter))}
 }
 
-// Wait waits until a call for the key may pass, or ctx ends. Waiting calls pass in
-// no particular order. Errors are those of Take. A LimitError is returned only if
-// ctx ended the wait, joined with ctx.Err().
+// Wait waits until a call for the key may pass, or ctx ends. Waiting calls pass in no particular
+// order. Errors are those of Take. A LimitError is returned only if ctx ended the wait, joined with
+// ctx.Err().
 func (l *Limiter) Wait(ctx context.Context, key string) error {
 	for {
 		err := l.Take(ctx, key)

@@ -64,8 +64,7 @@ func callBy(
 	return passed
 }
 
-// apart checks that of calls which passed at these moments no window has more
-// than n.
+// apart checks that of calls which passed at these moments no window has more than n.
 func apart(t *testing.T, passed []time.Time, n int, window time.Duration) {
 	t.Helper()
 	slices.SortFunc(passed, time.Time.Compare)
@@ -129,8 +128,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestUnconfirmedRelease: a call whose place may not stay taken for long enough
-// does not pass.
+// TestUnconfirmedRelease: a call whose place may not stay taken for long enough does not pass.
 func TestUnconfirmedRelease(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
 		ctx, faulty := t.Context(), faultstore.Wrap(store)
@@ -160,8 +158,8 @@ func TestUnconfirmedRelease(t *testing.T) {
 	})
 }
 
-// TestErrors: what is out of bounds, a store that cannot be asked, and one that cannot keep names are
-// not the limit. Nothing is taken then.
+// TestErrors: what is out of bounds, a store that cannot be asked, and one that cannot keep names
+// are not the limit. Nothing is taken then.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuses := faultstore.Wrap(memstore.New())

@@ -16,19 +16,18 @@ type Options struct {
 	// Once are the options of package once.
 	Once once.Options
 
-	// Context is the parent of the work's contexts; nil means
-	// context.Background(). End it to end the work at shutdown: cron.Stop does
-	// not end the work.
+	// Context is the parent of the work's contexts; nil means context.Background(). End it to end
+	// the work at shutdown: cron.Stop does not end the work.
 	Context context.Context
 
-	// Report is called with the outcome of each activation: whether it was run
-	// here, if not why, and the error of once.In. nil ignores the outcome.
+	// Report is called with the outcome of each activation: whether it was run here, if not why,
+	// and the error of once.In. nil ignores the outcome.
 	Report func(result once.Result, err error)
 }
 
-// Job returns a cron.Job that does the work once for each activation of the
-// schedule, over all replicas. The context of the work ends when the lock of the
-// job is lost; work that returns an error does not count as done.
+// Job returns a cron.Job that does the work once for each activation of the schedule, over all
+// replicas. The context of the work ends when the lock of the job is lost; work that returns an
+// error does not count as done.
 func Job(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options, work func(context.Context) error) cron.Job {
 	j := &job{locks: locks, name: name, schedule: schedule, work: work}
 	if o != nil {
@@ -60,22 +59,21 @@ func (j *job) Run() {
 	}
 }
 
-// farthest is how far back Slot searches for an activation: more than the eight
-// years that can lie between two days of February 29th.
+// farthest is how far back Slot searches for an activation: more than the eight years that can lie
+// between two days of February 29th.
 const farthest = 9 * 366 * 24 * time.Hour
 
 // everyHour are the hours of a cron.SpecSchedule that is active in each of them.
 const everyHour = 1<<24 - 1
 
-// Slot returns the slot from the latest activation of the schedule that is not
-// after now until the next one. If there was none in nine years, or there is no
-// next one, the error matches holdfast.ErrInvalid.
+// Slot returns the slot from the latest activation of the schedule that is not after now until the
+// next one. If there was none in nine years, or there is no next one, the error matches
+// holdfast.ErrInvalid.
 //
-// A schedule with particular hours goes by the clock on the wall, in its own time
-// zone or else in the one of now. An activation that the change to summer time leaves
-// out is at the moment of the change. One that the change back brings twice is the
-// first of the two. So a daily job has one slot on each day. A schedule with every
-// hour, such as "0 * * * *", goes by the time that passes.
+// A schedule with particular hours goes by the clock on the wall, in its own time zone or else in
+// the one of now. An activation that the change to summer time leaves out is at the moment of the
+// change. One that the change back brings twice is the first of the two. So a daily job has one
+// slot on each day. A schedule with every hour, such as "0 * * * *", goes by the time that passes.
 func Slot(schedule cron.Schedule, now time.Time) (once.Slot, error) {
 	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
 		return once.Period(now, every.Delay), nil

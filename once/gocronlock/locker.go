@@ -11,30 +11,29 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-// NewLocker returns a locker for a job with ticks that follow each other at that
-// interval: see [once.Tick]. The lock has the name of the job (gocron.WithName).
-// The locker also works for a whole scheduler if all its jobs have that interval.
+// NewLocker returns a locker for a job with ticks that follow each other at that interval: see
+// [once.Tick]. The lock has the name of the job (gocron.WithName). The locker also works for a
+// whole scheduler if all its jobs have that interval.
 //
-// Ticks follow each other in UTC. For a job at a time of the day, which clocks that
-// are changed shift, and for one at irregular moments use [NewSlotLocker].
+// Ticks follow each other in UTC. For a job at a time of the day, which clocks that are changed
+// shift, and for one at irregular moments use [NewSlotLocker].
 //
-// The options are those of package once. Wait is best left at 0, since gocron
-// waits for the locker. When a tick is not run, the job's event listener
-// AfterLockError receives an error: a [NotRunError] contains the reason.
+// The options are those of package once. Wait is best left at 0, since gocron waits for the locker.
+// When a tick is not run, the job's event listener AfterLockError receives an error: a
+// [NotRunError] contains the reason.
 func NewLocker(locks *holdfast.Client, interval time.Duration, o *once.Options) gocron.Locker {
 	return NewSlotLocker(locks, func(now time.Time) (once.Slot, error) { return once.Tick(now, interval), nil }, o)
 }
 
 // NewSlotLocker returns a locker for a job with slots of any kind. Slot returns the one of a run
-// that begins now. For CronJob and DailyJob it calls cronlock.Slot with the same schedule, and
-// with now in the time zone of the scheduler (gocron.WithLocation).
-// In all else it is like NewLocker.
+// that begins now. For CronJob and DailyJob it calls cronlock.Slot with the same schedule, and with
+// now in the time zone of the scheduler (gocron.WithLocation). In all else it is like NewLocker.
 func NewSlotLocker(locks *holdfast.Client, slot func(now time.Time) (once.Slot, error), o *once.Options) gocron.Locker {
 	return &locker{locks: locks, slot: slot, o: o}
 }
 
-// A NotRunError reports why a job is not run at a tick: another replica has run it,
-// or is running it.
+// A NotRunError reports why a job is not run at a tick: another replica has run it, or is running
+// it.
 type NotRunError struct {
 	Result once.Result
 }
@@ -54,8 +53,8 @@ func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 		return nil, fmt.Errorf("gocronlock: %w", err)
 	}
 	r := &jobRun{granted: make(chan struct{}), unlocked: make(chan struct{}), done: make(chan struct{})}
-	// Gocron ends the context of a job that is removed while it runs. Whether the
-	// run counts as done must not depend on that.
+	// Gocron ends the context of a job that is removed while it runs. Whether the run counts as
+	// done must not depend on that.
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(r.done)
@@ -81,8 +80,8 @@ type jobRun struct {
 	err      error
 }
 
-// waitForJob is the work that package once runs. It lets gocron run the job, and
-// waits until gocron has run it.
+// waitForJob is the work that package once runs. It lets gocron run the job, and waits until gocron
+// has run it.
 func (r *jobRun) waitForJob(context.Context) error {
 	close(r.granted)
 	<-r.unlocked
