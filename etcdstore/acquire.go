@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -38,8 +39,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	}
 	var q queue // as of the last transaction; before the first one, that of a free name
 	for try, isReplaced := 0, false; ; try++ {
-		if err = pause(ctx, try); err != nil {
-			return res, driver.NotApplied(err)
+		if try > 1 {
+			if err = retry.Sleep(ctx, retry.Backoff(try-2, 2*time.Millisecond, 100*time.Millisecond)); err != nil {
+				return res, driver.NotApplied(err)
+			}
 		}
 		isHold, anyway, ttl := admits(q.records, req.Limit), try > 0 && req.Place > 0, req.TTL
 		switch {
@@ -50,19 +53,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case !isHold:
 			return driver.Result{Held: q.records[0].public(q.waiting())}, nil
 		}
-		e, err := s.enter(ctx, &req, ttl, len(q.records))
-		if err != nil {
-			return res, err
-		}
-		found, isMade, err := s.makeEntry(ctx, e, q.revision, anyway)
+		e, found, err := s.makeEntry(ctx, &req, ttl, q, anyway)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
-			s.giveUp(e.on) // It may have a key of somebody else.
-			isReplaced = true
+			isReplaced = true // The lease may have a key of somebody else.
+			s.mu.Lock()
+			delete(s.leases, leaseSeconds(ttl))
+			s.mu.Unlock()
 		case err != nil:
 			return res, err
-		case !isMade:
+		case e == nil:
 			q = found
 		default:
 			s.mu.Lock()
@@ -80,76 +81,85 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	}
 }
 
-// enter makes the entry of a request known to the Store, with a lease, behind others.
-func (s *Store) enter(ctx context.Context, req *driver.Request, ttl time.Duration, ahead int) (*entry, error) {
-	base, err := s.tokenBase(ctx)
-	if err != nil {
-		return nil, err
+// makeEntry makes an entry on the lease of its TTL, unless one has come since a queue was read, or
+// anyway. It returns nil if it has not, and the queue that was there. What is certainly not made is
+// forgotten.
+func (s *Store) makeEntry(
+	ctx context.Context, req *driver.Request, ttl time.Duration, before queue, anyway bool,
+) (e *entry, found queue, err error) {
+	s.mu.Lock()
+	base := s.base
+	s.mu.Unlock()
+	if base == 0 {
+		if base, err = s.readBase(ctx); err != nil {
+			return nil, found, err
+		}
 	}
-	e := &entry{name: req.Name, owner: req.Owner, limit: req.Limit, base: base, until: time.Now().Add(ttl)}
-	l, err := s.leaseFor(ctx, ttl)
+	until := time.Now().Add(ttl)
+	l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
 	if err != nil {
-		return nil, err
+		return nil, found, err
 	}
 	slot := 0
-	if ahead > 0 {
-		slot = rand.N(16 + 4*ahead) // so that many may come at once
+	if len(before.records) > 0 {
+		slot = rand.N(16 + 4*len(before.records)) // so that many may come at once
 	}
-	rec := record{Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit, Metadata: req.Metadata}
-	e.key, e.value, e.on = s.entriesKey(req.Name)+strconv.Itoa(slot), rec.encode(), l.id
+	value, _ := json.Marshal(record{
+		Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
+		Metadata: req.Metadata,
+	})
+	e = &entry{
+		name: req.Name, owner: req.Owner, key: s.lockKeys + req.Name + "\x00" + strconv.Itoa(slot),
+		value: string(value), limit: req.Limit, on: l.id, until: until,
+	}
+	id := [2]string{e.name, e.owner}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := [2]string{e.name, e.owner}
-	if s.entries[key] != nil {
-		return nil, errAgain
+	if s.entries[id] != nil {
+		s.mu.Unlock()
+		return nil, found, errAgain
 	}
-	s.entries[key] = e
-	return e, nil
-}
-
-// makeEntry sends the transaction that makes an entry, unless one has come since a revision, or
-// anyway. It returns the queue that it has found. What is certainly not made is forgotten.
-func (s *Store) makeEntry(ctx context.Context, e *entry, since int64, anyway bool) (q queue, isMade bool, err error) {
-	conditions := []clientv3.Cmp{s.isBase(e.base), clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0)}
+	s.entries[id] = e
+	s.mu.Unlock()
+	conditions := []clientv3.Cmp{
+		// No cluster has lost its data, and nobody has deleted all keys of the prefix.
+		clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(base, 10)),
+		clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
+	}
 	if !anyway {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.entriesKey(e.name)), "<", since+1).WithPrefix())
+		hasNone := clientv3.Compare(clientv3.CreateRevision(s.lockKeys+e.name+"\x00"), "<", before.revision+1)
+		conditions = append(conditions, hasNone.WithPrefix())
 	}
-	resp, err := s.write(ctx, e.name, conditions,
-		[]clientv3.Op{s.getEntries(e.name), clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))},
-		s.getEntries(e.name))
+	look := clientv3.OpGet(s.lockKeys+e.name+"\x00", inOrder...)
+	put := clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))
+	resp, err := s.write(ctx, e.name, conditions, []clientv3.Op{look, put}, look)
 	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
 		s.mu.Lock()
 		e.until = time.Time{} // It is lost, also if its end gets lost.
 		s.mu.Unlock()
-		if _, endErr := s.write(ctx, e.name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)}); endErr == nil {
+		isThere := clientv3.Compare(clientv3.Value(e.key), "=", e.value)
+		_, endErr := s.write(ctx, e.name, []clientv3.Cmp{isThere}, []clientv3.Op{clientv3.OpDelete(e.key)})
+		if endErr == nil {
 			err = driver.NotApplied(err)
 		}
 	}
 	if err != nil && !driver.IsNotApplied(err) {
-		return q, false, err // Renew tells what has become of it.
+		return nil, found, err // Renew tells what has become of it.
 	}
-	if isMade = err == nil && resp.Succeeded; err == nil {
-		q, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+	if err == nil {
+		found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case isMade:
-		e.token, e.modified, e.held = e.base+q.revision, q.revision, err == nil && admits(q.records, e.limit)
-		return q, true, err
-	case err == nil && q.index(e.owner) >= 0:
+	case resp != nil && resp.Succeeded:
+		e.token, e.modified, e.seen = base+found.revision, found.revision, found.revision
+		e.held = err == nil && admits(found.records, e.limit)
+		return e, found, err
+	case err == nil && found.index(e.owner) >= 0:
 		err = errAgain
-	case err == nil && (since > 0 || len(q.records) == 0):
+	case err == nil && (before.revision > 0 || len(found.records) == 0):
 		s.base = 0 // Somebody may have deleted all keys of the prefix.
 	}
-	delete(s.entries, [2]string{e.name, e.owner})
-	return q, false, err
-}
-
-// pause waits before what is done again, but for the first time.
-func pause(ctx context.Context, try int) error {
-	if try < 2 {
-		return nil
-	}
-	return retry.Sleep(ctx, retry.Backoff(try-2, 2*time.Millisecond, 100*time.Millisecond))
+	delete(s.entries, id)
+	return nil, found, err
 }

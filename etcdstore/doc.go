@@ -20,7 +20,7 @@
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
 // the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
-// learns at once that it was broken, or deleted by hand.
+// learns at once that it was broken. That it was deleted by hand shows this watch alone.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
@@ -46,8 +46,9 @@
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
-// no lease, no keep, and no lock but a few under load; it still renews and releases, and the errors
-// show it.
+// no lease, no keep, and no lock but a few under load, and the errors show it. It still renews and
+// releases, except that no hold is renewed whose lease an Acquire without an answer had requested
+// as well: the server must grant another one.
 //
 // A server keeps the keys that a name has had until they are compacted, and goes through them in
 // every request for the name. A name that nobody waits for has one key, and one with waiters some

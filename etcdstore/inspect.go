@@ -36,16 +36,16 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		readCtx, cancel, err := s.begin(ctx)
 		defer cancel()
-		var resp *clientv3.TxnResponse
+		var kvs []*mvccpb.KeyValue
 		if err == nil {
-			resp, err = s.read(readCtx, nil, clientv3.OpGet(s.prefix+"lock/"+prefix, inOrder...))
+			kvs, _, err = s.read(readCtx, s.lockKeys+prefix, inOrder...)
 		}
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
 		byName := map[string][]*mvccpb.KeyValue{}
-		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		for _, kv := range kvs {
 			name, _, _ := strings.Cut(string(kv.Key), "\x00")
 			byName[name] = append(byName[name], kv)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -32,14 +33,13 @@ const (
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. It ends by its time alone. Entries leave one that is given up when they are
-// renewed: it is kept alive only as long as the server has no space for a successor. The goroutine
-// with Store.turn changes a lease, with Store.mu locked.
+// renewed themselves. It ends by its time alone. One that is given up is not in Store.leases any
+// more: entries leave it when they are renewed. The goroutine with Store.turn changes a lease, with
+// Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
 	certain time.Time // It lasts until then at least.
-	givenUp bool
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -65,17 +65,15 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
-// leaseFor returns the lease for a TTL, which lasts for the TTL from now at least. If need be, the
+// leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
 // caller whose turn it is grants the lease or keeps it alive, also for those that wait.
-func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error) {
+func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
-	end, seconds := time.Now().Add(ttl), leaseSeconds(ttl)
 	for try := 0; ; try++ {
 		s.mu.Lock()
 		l := s.leases[seconds]
 		isThere := l != nil && l.lasts(time.Now())
-		isCurrent := isThere && !l.givenUp
-		isReady := isCurrent && l.lasts(end)
+		isReady := isThere && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
@@ -89,22 +87,19 @@ func (s *Store) leaseFor(ctx context.Context, ttl time.Duration) (*lease, error)
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
-		err := pause(ctx, try)
-		if err == nil && !isCurrent {
-			err = s.prolong(ctx, &lease{seconds: seconds})
-			if errors.Is(err, rpctypes.ErrNoSpace) && isThere { // What is on the old one stays there.
-				if err = s.prolong(ctx, l); err == nil {
-					return l, nil
-				}
-			}
-		} else if err == nil {
-			err = s.prolong(ctx, l)
+		if !isThere {
+			l = &lease{seconds: seconds}
 		}
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next one is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && isCurrent: // It may have a key of somebody else.
-			s.giveUp(l.id)
-		case err != nil:
+		err := s.prolong(ctx, l)
+		if err == nil && !isThere { // What is made before it has its mark is looked at once.
+			s.goWhileOpen(func() { s.unchangedSince(s.alive, l) })
+		}
+		isOfOthers := errors.Is(err, rpctypes.ErrPermissionDenied) && isThere // It has a key of somebody else.
+		if isOfOthers || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			s.mu.Lock()
+			delete(s.leases, seconds)
+			s.mu.Unlock()
+		} else if err != nil {
 			return nil, driver.NotApplied(err)
 		}
 	}
@@ -119,10 +114,11 @@ func (s *Store) prolong(ctx context.Context, l *lease) error {
 		sent, id, seconds, err := time.Now(), l.id, int64(0), error(nil)
 		if id != 0 {
 			seconds, err = s.keepAlive(ctx, id)
-		} else {
+		} else { // The method of the client hides that there is no leader.
 			s.grants++
-			var resp *pb.LeaseGrantResponse // The method of the client hides that there is no leader.
-			resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: l.seconds}, grpc.WaitForReady(true))
+			req := &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: l.seconds}
+			var resp *pb.LeaseGrantResponse
+			resp, err = s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true))
 			id, seconds = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
 		}
 		if err != nil {
@@ -172,18 +168,12 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// tokenBase returns what is added to create revisions, so that tokens are above those of other
-// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) tokenBase(ctx context.Context) (int64, error) {
-	s.mu.Lock()
-	base := s.base
-	s.mu.Unlock()
-	if base != 0 {
-		return base, nil
-	}
-	base = s.wall().UnixMicro()
-	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.baseKey(), strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey()))
+// readBase reads what is added to create revisions, so that tokens are above those of other stores
+// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+func (s *Store) readBase(ctx context.Context) (int64, error) {
+	base := s.wall().UnixMicro()
+	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.baseKey, strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey))
 	if err != nil { // The base is not known, whatever has become of the request.
 		return 0, driver.NotApplied(err)
 	}
@@ -200,61 +190,47 @@ func (s *Store) tokenBase(ctx context.Context) (int64, error) {
 	return base, nil
 }
 
-// isBase is the condition that a base is that of the data. It tells them from those of a cluster
-// that has lost them, and of a prefix whose keys somebody has deleted.
-func (s *Store) isBase(base int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.Value(s.baseKey()), "=", strconv.FormatInt(base, 10))
-}
-
-// giveUp has entries use another lease than this one from now on.
-func (s *Store) giveUp(id clientv3.LeaseID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.leaseOf(id); l != nil {
-		l.givenUp = true
-	}
-}
-
 // sweep ends, once a second, the entries that their owners have not renewed in time. One on a lease
-// of another Store has been renewed there. What fails is done the next time.
+// of another Store has been renewed there.
 func (s *Store) sweep() {
 	for retry.Sleep(s.alive, time.Second) == nil {
-		var over []entry
-		var calls []*call
+		var group sync.WaitGroup
 		s.mu.Lock()
 		for _, e := range s.entries {
 			if !e.isOver() {
 				continue
 			}
-			if !s.isOurs(e.on) {
+			if over := *e; s.isOurs(e.on) {
+				group.Go(func() { s.endOver(over) })
+			} else {
 				s.forget(e.name, e.owner)
-				continue
 			}
-			conditions := []clientv3.Cmp{e.is()}
-			if e.modified > 0 { // Another Store may have renewed it.
-				conditions = append(conditions, e.isAsKnown())
-			}
-			over = append(over, *e)
-			calls = append(calls, deletion(e.key, conditions...))
 		}
 		s.mu.Unlock()
-		if len(calls) == 0 || s.sendAll(s.alive, calls...) != nil {
-			continue
-		}
-		s.mu.Lock()
-		for i, c := range calls {
-			e := s.entries[[2]string{over[i].name, over[i].owner}]
-			if c.err != nil || e == nil {
-				continue
-			}
-			if !c.resp.Succeeded {
-				if kvs := c.resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == e.value {
-					e.on, e.modified = clientv3.LeaseID(kvs[0].Lease), kvs[0].ModRevision
-					continue
-				}
-			}
-			s.forget(e.name, e.owner)
-		}
-		s.mu.Unlock()
+		group.Wait()
 	}
+}
+
+// endOver ends an entry, unless another Store has renewed it. What fails is done the next time.
+func (s *Store) endOver(over entry) {
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.Value(over.key), "=", over.value)}
+	if over.modified > 0 {
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(over.key), "=", over.modified))
+	}
+	end := []clientv3.Op{clientv3.OpDelete(over.key)}
+	resp, err := s.write(s.alive, over.key, conditions, end, clientv3.OpGet(over.key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[[2]string{over.name, over.owner}]
+	if err != nil || e == nil {
+		return
+	}
+	if !resp.Succeeded {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) > 0 && string(kvs[0].Value) == e.value {
+			e.on, e.modified = clientv3.LeaseID(kvs[0].Lease), kvs[0].ModRevision
+			return
+		}
+	}
+	s.forget(e.name, e.owner)
 }

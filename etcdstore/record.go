@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -22,6 +23,7 @@ import (
 //
 //	lock/NAME\x00SLOT  an entry: its record
 //	base               what is added to create revisions
+//	lease/ID           the mark of a lease, see unchangedSince
 //
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
 // the next in the same revision. Slots are used again: a server goes through all keys that a name
@@ -33,12 +35,8 @@ func hashOf(owner string) string {
 	return hex.EncodeToString(hash[:16])
 }
 
-func (s *Store) entriesKey(name string) string { return s.prefix + "lock/" + name + "\x00" }
-func (s *Store) baseKey() string               { return s.prefix + "base" }
-
-// never is a condition that is false.
-func (s *Store) never() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(s.baseKey()), "<", 0)
+func (s *Store) markKey(lease clientv3.LeaseID) string {
+	return s.markKeys + strconv.FormatInt(int64(lease), 16)
 }
 
 // A record is the value of the key of an entry, in JSON.
@@ -55,14 +53,9 @@ type record struct {
 	kv   *mvccpb.KeyValue
 }
 
-func (r *record) encode() string {
-	text, _ := json.Marshal(r) // never fails
-	return string(text)
-}
-
 // decode reads a record.
 func (s *Store) decode(kv *mvccpb.KeyValue) (r *record, err error) {
-	name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.prefix+"lock/"), "\x00")
+	name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
 	r = &record{name: name, kv: kv}
 	foreign := func(text string) bool {
 		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
@@ -95,10 +88,6 @@ type queue struct {
 // inOrder reads what begins with a key in the order of queues.
 var inOrder = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
 
-func (s *Store) getEntries(name string) clientv3.Op {
-	return clientv3.OpGet(s.entriesKey(name), inOrder...)
-}
-
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {
 	q.revision = revision
 	for _, kv := range kvs {
@@ -112,12 +101,12 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 }
 
 // readQueue reads the queue of a name.
-func (s *Store) readQueue(ctx context.Context, name string) (q queue, err error) {
-	resp, err := s.read(ctx, nil, s.getEntries(name))
+func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
+	kvs, revision, err := s.read(ctx, s.lockKeys+name+"\x00", inOrder...)
 	if err != nil {
-		return q, err
+		return queue{}, err
 	}
-	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+	return s.decodeQueue(kvs, revision)
 }
 
 // index returns the index of the entry of an owner, or -1.

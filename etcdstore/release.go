@@ -3,7 +3,9 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -30,20 +32,28 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 			return ended, err
 		}
 	}
-	if e.key == "" { // It was requested through another Store.
-		q, err := s.readQueue(ctx, req.Name)
-		if _, isThere := s.note(e, q); !isThere {
+	for isKnown := e.modified > 0; !ended; isKnown = false {
+		if !isKnown { // It was requested or renewed through another Store, or is under way.
+			q, err := s.readQueue(ctx, req.Name)
+			if err != nil {
+				return false, err
+			}
+			if _, isThere := s.note(e, q); !isThere {
+				break
+			}
+		}
+		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
+		end := append(s.unmark(e.on), clientv3.OpDelete(e.key))
+		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, end)
+		if err != nil {
 			return false, err
 		}
-	}
-	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{e.is()}, []clientv3.Op{clientv3.OpDelete(e.key)})
-	if err != nil {
-		return false, err
+		ended = resp.Succeeded
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(req.Name, req.Owner)
-	return resp.Succeeded && req.Keep == 0, nil // What has nothing to keep is a place, or may be under way.
+	return ended && req.Keep == 0, nil // What has nothing to keep is a place, or may be under way.
 }
 
 // keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
@@ -63,8 +73,11 @@ func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, erro
 	}
 	kept := *q.records[i]
 	kept.Kept, kept.Holder, kept.Metadata = true, "", nil
-	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)},
-		[]clientv3.Op{clientv3.OpPut(kept.key(), kept.encode(), clientv3.WithLease(grant.ID))})
+	value, _ := json.Marshal(kept)
+	isUnchanged := clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)
+	put := clientv3.OpPut(kept.key(), string(value), clientv3.WithLease(grant.ID))
+	change := append(s.unmark(clientv3.LeaseID(kept.kv.Lease)), put)
+	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, change)
 	if err == nil && !resp.Succeeded {
 		err = errChanged
 	}
@@ -88,22 +101,30 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	if err != nil {
 		return nil, err
 	}
-	holds := slices.DeleteFunc(slices.Clone(q.holds()), func(r *record) bool { return token != 0 && token != r.token() })
-	var calls []*call
-	for _, r := range holds {
-		calls = append(calls, deletion(r.key(), clientv3.Compare(clientv3.CreateRevision(r.key()), "=", r.kv.CreateRevision)))
-	}
-	if len(calls) == 0 {
-		return nil, nil
-	}
-	if err := s.sendAll(ctx, calls...); err != nil {
-		return nil, err
-	}
-	for i, c := range calls {
-		if err = cmp.Or(err, c.err); c.err == nil && c.resp.Succeeded {
-			ended = append(ended, holds[i].public(q.waiting()))
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards the results
+	for _, r := range q.holds() {
+		if token != 0 && token != r.token() {
+			continue
 		}
+		group.Go(func() {
+			records := []driver.Record{r.public(q.waiting())}
+			isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
+			resp, endErr := s.write(ctx, r.key(), []clientv3.Cmp{isUnchanged}, []clientv3.Op{
+				clientv3.OpDelete(r.key()), clientv3.OpDelete(s.markKey(clientv3.LeaseID(r.kv.Lease))),
+			})
+			if endErr == nil && !resp.Succeeded { // It has got another lease, or has ended.
+				records, endErr = s.Break(ctx, name, r.token())
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err = cmp.Or(err, endErr); endErr == nil {
+				ended = append(ended, records...)
+			}
+		})
 	}
+	group.Wait()
+	slices.SortFunc(ended, func(a, b driver.Record) int { return cmp.Compare(a.Token, b.Token) })
 	return ended, err
 }
 
@@ -125,8 +146,8 @@ func (s *Store) Held(lock Lock) clientv3.Cmp {
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
 		if e.name == lock.Name() && e.token == lock.Token() && e.held {
-			return e.is()
+			return clientv3.Compare(clientv3.Value(e.key), "=", e.value)
 		}
 	}
-	return s.never()
+	return clientv3.Compare(clientv3.CreateRevision(s.baseKey), "<", 0)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,23 +14,22 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// errChanged is the answer of a renewal that is to be sent again.
+// errChanged is the answer to what is to be sent again.
 var errChanged = driver.NotApplied(errors.New("the entry has changed meanwhile"))
 
 // A renewal is one request of a Renew.
 type renewal struct {
 	driver.RenewRequest
 	*entry
-	lease     *lease    // of its TTL
-	end       time.Time // until which the entry is to last
-	wasOver   bool      // Its time was over, so it is lost, unless another Store has renewed it.
-	isSettled bool      // It is a hold that needs no more than to be as known.
-	is        driver.Entry
-	err       error
+	end     time.Time // until which the entry is to last
+	wasOver bool      // Its time was over, so it is lost, unless another Store has renewed it.
+	is      driver.Entry
+	err     error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries with one TTL. After it, one
-// request shows whether many holds are as they are known. Of other entries it reads the queues.
+// Renew implements [driver.Store]. One keep-alive serves all entries of one lease. After it, one
+// read shows since when nobody else has changed what is on the lease. Of entries that are not known
+// as holds since then it reads the queues.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -37,21 +37,29 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	defer cancel()
 	began := time.Now()
-	renewals, first := make([]renewal, len(reqs)), map[time.Duration]*renewal{} // with a TTL
+	renewals, bySeconds := make([]renewal, len(reqs)), map[int64][]*renewal{}
+	s.mu.Lock()
 	for i, req := range reqs {
-		r := &renewals[i]
-		r.RenewRequest, r.end = req, began.Add(req.TTL)
-		if of := first[req.TTL]; of != nil {
-			r.lease, r.err = of.lease, of.err
-		} else {
-			r.lease, r.err = s.leaseFor(ctx, req.TTL)
-			first[req.TTL] = r
+		e, end := s.entries[[2]string{req.Name, req.Owner}], began.Add(req.TTL)
+		if e == nil { // It was requested through another Store.
+			e = &entry{name: req.Name, owner: req.Owner, until: end}
+			s.entries[[2]string{req.Name, req.Owner}] = e
 		}
-		s.beginRenewal(r)
+		renewals[i] = renewal{RenewRequest: req, entry: e, end: end, wasOver: e.isOver()}
+		isOther := e.token != 0 && req.Token != 0 && req.Token != e.token
+		if e.until.Before(end) && !e.isOver() && !isOther {
+			e.until = end
+		}
+		seconds := leaseSeconds(req.TTL)
+		if l := s.leaseOf(e.on); l != nil && e.until.After(end) && l.lasts(e.until) {
+			seconds = l.seconds // It stays there, for as long as was requested before.
+		}
+		bySeconds[seconds] = append(bySeconds[seconds], &renewals[i])
 	}
+	s.mu.Unlock()
 	var group sync.WaitGroup
-	for part := range slices.Chunk(renewals, maxOps-1) {
-		group.Go(func() { s.renewTogether(ctx, part) })
+	for seconds, together := range bySeconds {
+		group.Go(func() { s.renewTogether(ctx, seconds, together) })
 	}
 	group.Wait()
 	entries := make([]driver.Entry, len(reqs))
@@ -63,143 +71,121 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, err
 }
 
-// beginRenewal has the Store keep an entry for as long as is requested, unless it is lost.
-func (s *Store) beginRenewal(r *renewal) {
-	key := [2]string{r.Name, r.Owner}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.entry = s.entries[key]; r.entry == nil { // It was requested through another Store.
-		r.entry = &entry{name: r.Name, owner: r.Owner, until: r.end}
-		s.entries[key] = r.entry
-	}
-	isOther := r.token != 0 && r.Token != 0 && r.Token != r.token
-	if r.wasOver = r.isOver(); !r.wasOver && !isOther && r.until.Before(r.end) {
-		r.until = r.end
-	}
-	r.isSettled = r.err == nil && !r.wasOver && !isOther && r.held && r.unwatch != nil && s.mayStay(r)
-}
-
-// mayStay reports whether an entry may stay on its lease: on that of its TTL, or on another as long
-// as was requested before, unless a move that has no answer may come yet. The caller holds s.mu.
-func (s *Store) mayStay(r *renewal) bool {
-	l := s.leaseOf(r.on)
-	return l != nil && r.modified > r.moving && (l == r.lease || r.until.After(r.end) && l.lasts(r.until))
-}
-
-// renewTogether completes renewals by one request. It divides them if the server refuses that, and
-// reads all queues if one of the holds is not as known.
-func (s *Store) renewTogether(ctx context.Context, renewals []renewal) {
-	var conditions []clientv3.Cmp
-	ops := []clientv3.Op{clientv3.OpGet(s.baseKey(), clientv3.WithCountOnly())} // A majority confirms what reads.
-	reads := map[string]int{}                                                   // the index of the queue of a name
-	base := int64(0)
-	s.mu.Lock()
-	for i := range renewals {
-		r := &renewals[i]
-		if r.isSettled && base == 0 { // Revisions are only those of one cluster.
-			base = r.base
-			conditions = append(conditions, s.isBase(base))
+// renewTogether completes renewals that need the same lease.
+func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*renewal) {
+	end, since := time.Time{}, int64(math.MaxInt64)
+	for _, r := range renewals {
+		if r.end.After(end) {
+			end = r.end
 		}
-		if r.isSettled = r.isSettled && r.base == base; r.isSettled {
-			conditions = append(conditions, r.isAsKnown())
-		} else if r.err == nil && reads[r.Name] == 0 {
-			reads[r.Name] = len(ops)
-			ops = append(ops, s.getEntries(r.Name))
+	}
+	l, err := s.leaseFor(ctx, seconds, end)
+	isKnown := func(r *renewal) bool {
+		return err == nil && r.held && r.unwatch != nil && r.on == l.id && r.modified > r.moving &&
+			!r.wasOver && (r.Token == 0 || r.Token == r.token)
+	}
+	s.mu.Lock()
+	hasKnown := slices.ContainsFunc(renewals, isKnown)
+	s.mu.Unlock()
+	if hasKnown {
+		since = s.unchangedSince(ctx, l)
+	}
+	var group sync.WaitGroup
+	s.mu.Lock()
+	for _, r := range renewals {
+		switch {
+		case err != nil:
+			r.err = err
+		case isKnown(r) && r.seen >= since:
+			r.is = driver.Entry{State: driver.Held, Token: r.token}
+		default:
+			group.Go(func() { r.err = s.renewOne(ctx, r, l) })
 		}
 	}
 	s.mu.Unlock()
-	if len(conditions)+len(reads) == 0 {
-		return
-	}
-	resp, err := s.read(ctx, conditions, ops...)
-	if n := len(renewals); n > 1 && isRefusal(err) {
-		s.renewTogether(ctx, renewals[:n/2])
-		s.renewTogether(ctx, renewals[n/2:])
-		return
-	}
-	if err == nil && !resp.Succeeded {
-		for i := range renewals {
-			renewals[i].isSettled = false
-		}
-		s.renewTogether(ctx, renewals)
-		return
-	}
-	queues, corrupt := map[string]queue{}, map[string]error{}
-	if err == nil {
-		for name, i := range reads {
-			queues[name], corrupt[name] = s.decodeQueue(resp.Responses[i].GetResponseRange().Kvs, resp.Header.Revision)
-		}
-	}
-	var group sync.WaitGroup
-	for i := range renewals {
-		r := &renewals[i]
-		if r.err = cmp.Or(r.err, err, corrupt[r.Name]); r.err != nil {
-			continue
-		}
-		if r.is = (driver.Entry{State: driver.Held, Token: r.token}); !r.isSettled {
-			group.Go(func() { r.is, r.err = s.renewOne(ctx, r, queues[r.Name]) })
-		}
-	}
 	group.Wait()
 }
 
-// renewOne tells what an entry is, by its queue, and gives it the lease of its TTL if it has
-// another: that of a place, of another TTL, or of another Store.
-func (s *Store) renewOne(ctx context.Context, r *renewal, q queue) (driver.Entry, error) {
+// unchangedSince returns the revision since which this Store alone has changed what is on a lease:
+// that of the mark of the lease, which others delete as they change something. If there is no mark
+// it makes one, and if there can be none the answer is above all revisions.
+func (s *Store) unchangedSince(ctx context.Context, l *lease) int64 {
+	kvs, _, err := s.read(ctx, s.markKey(l.id))
+	if err == nil && len(kvs) > 0 {
+		return kvs[0].ModRevision
+	}
+	if err == nil {
+		put := clientv3.OpPut(s.markKey(l.id), "", clientv3.WithLease(l.id))
+		if resp, err := s.write(ctx, s.markKey(l.id), nil, []clientv3.Op{put}); err == nil {
+			return resp.Header.Revision
+		}
+	}
+	return math.MaxInt64
+}
+
+// unmark returns the operation that tells the Store of a lease of a change, unless that is this one.
+func (s *Store) unmark(id clientv3.LeaseID) []clientv3.Op {
+	if s.isOurs(id) {
+		return nil
+	}
+	return []clientv3.Op{clientv3.OpDelete(s.markKey(id))}
+}
+
+// renewOne tells what an entry is, by its queue, and puts it on the lease that it needs if it has
+// another: that of a place, of another TTL, or of another Store. That lasts longer than was
+// requested if more was requested before, perhaps by another Store.
+func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
+	q, err := s.readQueue(ctx, r.Name)
+	if err != nil {
+		return err
+	}
 	_, isThere := s.note(r.entry, q)
 	s.mu.Lock()
 	if !isThere {
 		s.forget(r.Name, r.Owner)
 	}
-	e, mayStay := *r.entry, s.mayStay(r)
+	e, own := *r.entry, s.leaseOf(r.on)
+	mayStay := own != nil && e.modified > e.moving && (own == l || e.until.After(r.end) && own.lasts(e.until))
 	s.mu.Unlock()
 	if !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token {
-		return driver.Entry{State: driver.Lost}, nil
+		r.is = driver.Entry{State: driver.Lost}
+		return nil
 	}
 	if !mayStay {
-		if err := s.move(ctx, r, &e); err != nil {
-			return driver.Entry{}, err
+		left := time.Until(e.until)
+		if !s.isOurs(e.on) {
+			if left, err = s.remaining(ctx, e.on); err != nil {
+				return err
+			}
 		}
+		if left > r.TTL {
+			r.end = time.Now().Add(left)
+			if l, err = s.leaseFor(ctx, leaseSeconds(left), r.end); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		r.moving = e.modified
+		s.mu.Unlock()
+		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
+		put := clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))
+		resp, err := s.write(ctx, e.name, []clientv3.Cmp{isUnchanged}, append(s.unmark(e.on), put))
+		if err == nil && !resp.Succeeded {
+			err = errChanged
+		}
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		r.on, r.modified, r.seen = l.id, resp.Header.Revision, resp.Header.Revision
+		if r.until.Before(r.end) {
+			r.until = r.end
+		}
+		s.mu.Unlock()
 	}
 	s.watch(r.entry, queue{})
-	if e.held {
-		return driver.Entry{State: driver.Held, Token: e.token}, nil
-	}
-	return driver.Entry{State: driver.Waiting, Token: e.token}, nil
-}
-
-// move puts an entry on the lease of its TTL, or on a longer one if more time was requested before,
-// perhaps by another Store. It returns errChanged if the entry has changed since it was read.
-func (s *Store) move(ctx context.Context, r *renewal, e *entry) (err error) {
-	l, end, began := r.lease, r.end, time.Now()
-	left := e.until.Sub(began)
-	if !s.isOurs(e.on) {
-		if left, err = s.remaining(ctx, e.on); err != nil {
-			return err
-		}
-	}
-	if left > r.TTL {
-		end = began.Add(left)
-		if l, err = s.leaseFor(ctx, left); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	r.moving = e.modified
-	s.mu.Unlock()
-	resp, err := s.write(ctx, e.name, []clientv3.Cmp{e.isAsKnown()},
-		[]clientv3.Op{clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))})
-	if err == nil && !resp.Succeeded {
-		err = errChanged
-	}
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.on, r.modified = l.id, resp.Header.Revision
-	if r.until.Before(end) {
-		r.until = end
+	if r.is = (driver.Entry{State: driver.Waiting, Token: e.token}); e.held {
+		r.is.State = driver.Held
 	}
 	return nil
 }
@@ -214,8 +200,9 @@ func (s *Store) note(e *entry, q queue) (ahead []*record, isThere bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.token == 0 {
-		e.key, e.value, e.base, e.token, e.limit = own.key(), string(own.kv.Value), own.Base, own.token(), own.Limit
+		e.key, e.value, e.token, e.limit = own.key(), string(own.kv.Value), own.token(), own.Limit
 	}
-	e.on, e.modified, e.held = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, admits(ahead, e.limit)
+	e.on, e.modified, e.seen = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, q.revision
+	e.held = admits(ahead, e.limit)
 	return ahead, true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -25,17 +26,14 @@ const (
 	maxCalls     = maxOps - 4             // in a request: a call has 4 operations at most, which count
 )
 
-// A call is a transaction for a name that may write. It is sent with others.
+// A call is a transaction that may write, or a read. It is sent with others.
 type call struct {
-	name string // of the lock, or the key of an entry that is deleted whatever else is sent
-	op   clientv3.Op
-	resp *pb.TxnResponse
-	err  error
-}
-
-// deletion returns the call that deletes a key under conditions, and reads it otherwise.
-func deletion(key string, conditions ...clientv3.Cmp) *call {
-	return &call{name: key, op: clientv3.OpTxn(conditions, []clientv3.Op{clientv3.OpDelete(key)}, []clientv3.Op{clientv3.OpGet(key)})}
+	name     string // of the lock, or the key that is changed whatever else is sent, or that is read
+	op       clientv3.Op
+	resp     *pb.TxnResponse    // of a transaction
+	kvs      []*mvccpb.KeyValue // of a read
+	revision int64              // of a read
+	err      error
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
@@ -44,69 +42,65 @@ func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
 ) (*pb.TxnResponse, error) {
 	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
-	if err := s.sendAll(ctx, c); err != nil {
+	err := s.writes.Do(ctx, c)
+	if errors.Is(err, batch.ErrNotSent) {
+		return nil, driver.NotApplied(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.resp, c.err
 }
 
-// sendAll has calls sent, with those of other goroutines.
-func (s *Store) sendAll(ctx context.Context, calls ...*call) error {
-	err := s.writes.Do(ctx, calls...)
-	if errors.Is(err, batch.ErrNotSent) {
-		return driver.NotApplied(err)
+// read reads keys as a majority confirms them, together with the reads of other goroutines.
+func (s *Store) read(ctx context.Context, key string, opts ...clientv3.OpOption) ([]*mvccpb.KeyValue, int64, error) {
+	c := &call{name: key, op: clientv3.OpGet(key, opts...)}
+	if err := s.reads.Do(ctx, c); err != nil {
+		return nil, 0, err
 	}
-	return err
+	return c.kvs, c.revision, c.err
 }
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
 // evaluates the conditions of all calls in a request before it applies the first. A request that
 // the server refuses is divided: it does so because of one call.
-func (s *Store) sendCalls(ctx context.Context, calls []*call) {
+func (s *Store) sendCalls(ctx context.Context, areReads bool, calls []*call) {
 	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op
 	for ; n < min(len(calls), maxCalls) && !names[calls[n].name]; n++ {
 		names[calls[n].name] = true
 		ops = append(ops, calls[n].op)
 	}
-	request := clientv3.OpTxn(nil, ops, nil)
-	if n == 1 { // A server of 3.4 checks neither rights nor space for one that is in another.
+	request, isAlone := clientv3.OpTxn(nil, ops, nil), n == 1 && !areReads
+	if isAlone { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
-	var txn *clientv3.TxnResponse
-	err := s.send(ctx, false, func(ctx context.Context) error {
+	var txn *pb.TxnResponse
+	err := s.send(ctx, areReads, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, request)
-		txn = resp.Txn()
+		txn = (*pb.TxnResponse)(resp.Txn())
 		return err
 	})
 	if n > 1 && isRefusal(err) {
-		s.sendCalls(ctx, calls[:n/2])
-		s.sendCalls(ctx, calls[n/2:])
+		s.sendCalls(ctx, areReads, calls[:n/2])
+		s.sendCalls(ctx, areReads, calls[n/2:])
 		return
 	}
 	for i, c := range calls[:n] {
 		switch c.err = err; {
 		case err != nil:
-			continue
-		case n == 1:
-			c.resp = (*pb.TxnResponse)(txn)
+		case areReads:
+			c.kvs, c.revision = txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision
+		case isAlone:
+			c.resp = txn
 		default:
 			c.resp = txn.Responses[i].GetResponseTxn()
+			c.resp.Header = txn.Header
 		}
-		c.resp.Header = txn.Header
 	}
 	if n < len(calls) {
-		s.sendCalls(ctx, calls[n:])
+		s.sendCalls(ctx, areReads, calls[n:])
 	}
-}
-
-// read makes a transaction that only reads, which a majority confirms, too.
-func (s *Store) read(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (txn *clientv3.TxnResponse, err error) {
-	err = s.send(ctx, true, func(ctx context.Context) (err error) {
-		txn, err = s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
-		return err
-	})
-	return txn, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that

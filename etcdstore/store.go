@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -33,8 +34,10 @@ type Options struct {
 type Store struct {
 	client     *clientv3.Client
 	leasing    pb.LeaseClient
-	ownsClient bool // Close closes the client as well
-	prefix     string
+	ownsClient bool   // Close closes the client as well
+	lockKeys   string // what the keys of entries begin with: see record.go
+	markKeys   string // and those of marks
+	baseKey    string
 	configErr  error
 	wall       func() time.Time
 	alive      context.Context // until Close
@@ -42,6 +45,7 @@ type Store struct {
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*call]
+	reads      batch.Queue[*call] // of their own, so that no write holds them up
 	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
@@ -61,21 +65,14 @@ type entry struct {
 	name, owner string
 	key, value  string // "" until they are known
 	limit       int
-	base, token int64            // 0 until they are known
+	token       int64            // 0 until it is known
 	on          clientv3.LeaseID // the lease of the key at the revision modified
 	modified    int64            // 0 until it is known
+	seen        int64            // the revision as of which all of this is known
 	moving      int64            // the revision at which it was last to be put on another lease
 	until       time.Time        // the end that the owner has requested
 	held        bool
-	unwatch     func() // nil if there is no watch
-}
-
-// is is the condition that the entry is there, and not kept.
-func (e *entry) is() clientv3.Cmp { return clientv3.Compare(clientv3.Value(e.key), "=", e.value) }
-
-// isAsKnown is the condition that the entry is there, on the lease that is known.
-func (e *entry) isAsKnown() clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
+	unwatch     func() // nil if nobody watches it
 }
 
 // isOver reports whether the owner has not renewed the entry in time, and not a moment later.
@@ -89,19 +86,26 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
+	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
 	s := &Store{
 		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
-		prefix: cmp.Or(opts.Prefix, DefaultPrefix), entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
+		lockKeys: prefix + "lock/", markKeys: prefix + "lease/", baseKey: prefix + "base", entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
-		Send: s.sendCalls, Name: func(c *call) string { return c.name },
+		Send:     func(ctx context.Context, calls []*call) { s.sendCalls(ctx, false, calls) },
+		Name:     func(c *call) string { return c.name },
+		InFlight: inFlight, Max: maxCalls, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
+	}
+	s.reads = batch.Queue[*call]{
+		Send:     func(ctx context.Context, calls []*call) { s.sendCalls(ctx, true, calls) },
+		Name:     func(*call) string { return "" },
 		InFlight: inFlight, Max: maxCalls, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
 	}
 	switch {
 	case client == nil:
 		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
-	case strings.ContainsFunc(s.prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		s.configErr = fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
 	default:
 		s.leasing = pb.NewLeaseClient(client.ActiveConnection())
@@ -190,8 +194,8 @@ func (s *Store) forget(name, owner string) {
 	if e == nil {
 		return
 	}
-	if l := s.leaseOf(e.on); l != nil && e.token == 0 {
-		l.givenUp = true
+	if e.token == 0 {
+		maps.DeleteFunc(s.leases, func(_ int64, l *lease) bool { return l.id == e.on })
 	}
 	delete(s.entries, [2]string{name, owner})
 	if e.unwatch != nil {

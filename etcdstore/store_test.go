@@ -37,6 +37,14 @@ func open(t *testing.T, cluster ...*servers.Etcd) *Store {
 	return s
 }
 
+// beside has a store use the keys of another.
+func beside(s, other *Store) {
+	s.lockKeys, s.markKeys, s.baseKey = other.lockKeys, other.markKeys, other.baseKey
+}
+
+// entriesKey returns what the keys of the entries of a name begin with.
+func (s *Store) entriesKey(name string) string { return s.lockKeys + name + "\x00" }
+
 func openText(t *testing.T, text string) (*Store, error) {
 	u, err := url.Parse(text)
 	must(t, err)
@@ -176,6 +184,7 @@ func TestOneMember(t *testing.T) {
 		"successor during a renewal":             testSuccessorDuringRenewal,
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
+		"change by another store":                testChangeByAnotherStore,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +276,7 @@ func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
 // When somebody deletes all keys of the prefix, tokens rise, whichever Store is first.
 func testDeletedKeys(t *testing.T, member *servers.Etcd) {
 	s, other := open(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s)
 	var last driver.Result
 	hold := func(s *Store) {
 		t.Helper()
@@ -279,10 +288,10 @@ func testDeletedKeys(t *testing.T, member *servers.Etcd) {
 	}
 	hold(other)
 	hold(s)
-	_, err := other.client.Delete(t.Context(), s.prefix, clientv3.WithPrefix())
+	_, err := other.client.Delete(t.Context(), t.Name()+"/", clientv3.WithPrefix())
 	must(t, err)
 	fresh := open(t, member)
-	fresh.prefix = s.prefix
+	beside(fresh, s)
 	for _, s := range []*Store{fresh, other, s} {
 		hold(s)
 	}
@@ -292,7 +301,7 @@ func testDeletedKeys(t *testing.T, member *servers.Etcd) {
 // one that it must not overtake has come since it has read the queue.
 func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s.Store)
 	reader := request("reader", time.Hour)
 	reader.Limit, reader.Place = driver.Shared, time.Minute
 	beside, others := reader, 0
@@ -394,7 +403,7 @@ func (l lockOf) Token() int64 { return l.token }
 // finds the hold renewed meanwhile is not applied.
 func testLateKeep(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s.Store)
 	grant(t, s.Store, request("owner", time.Hour))
 	keep := func(d time.Duration) (bool, error) {
 		return s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner", Keep: d})
@@ -458,12 +467,13 @@ func testNoSpaceAfterTheEffect(t *testing.T, member *servers.Etcd) {
 
 // A renewal that the server refuses costs no other one.
 func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
+	s, other := openObserved(t, member), open(t, member)
+	beside(other, s.Store)
 	var reqs []driver.RenewRequest
 	for i := range 20 {
 		req := request("owner", time.Hour)
 		req.Name = fmt.Sprint("name", i)
-		grant(t, s.Store, req)
+		grant(t, other, req)
 		reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 	}
 	deny := func(ctx context.Context, req any, send func(context.Context) error) error {
@@ -494,7 +504,7 @@ func testCallsOfOneName(t *testing.T, member *servers.Etcd) {
 		calls = append(calls, &call{name: "name", op: clientv3.OpTxn(
 			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(t.Name()), "=", 0).WithPrefix()}, []clientv3.Op{clientv3.OpPut(t.Name()+key, "")}, nil)})
 	}
-	must(t, s.sendAll(t.Context(), calls...))
+	must(t, s.writes.Do(t.Context(), calls...))
 	if !calls[0].resp.Succeeded || calls[1].resp.Succeeded {
 		t.Errorf("the calls succeed: %v, %v", calls[0].resp.Succeeded, calls[1].resp.Succeeded)
 	}
@@ -538,7 +548,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	}
 	s.onUnary.Store(nil)
 	eventually(t, "end of all entries but the one that is renewed", func() bool {
-		l, err := s.leaseFor(t.Context(), 1100*time.Millisecond) // as for another entry
+		l, err := s.leaseFor(t.Context(), leaseSeconds(1100*time.Millisecond), time.Now().Add(1100*time.Millisecond)) // as for another entry
 		must(t, err)
 		_, err = s.client.KeepAliveOnce(t.Context(), l.id)
 		must(t, err)
@@ -613,11 +623,66 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	}
 }
 
+// What another Store has changed of a hold is in the next answer to its owner, without a notice.
+func testChangeByAnotherStore(t *testing.T, member *servers.Etcd) {
+	s, other := open(t, member), openObserved(t, member)
+	beside(other.Store, s)
+	renew := func(s *Store, name string, ttl time.Duration, want driver.State) {
+		t.Helper()
+		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
+		if err != nil || entries[0].State != want {
+			t.Errorf("Renew of what is %s: %v, %v, want %v", name, entries, err, want)
+		}
+	}
+	for name, change := range map[string]func(name string) error{
+		"broken": func(name string) error { _, err := other.Break(t.Context(), name, 0); return err },
+		"ended": func(name string) error {
+			_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner"})
+			return err
+		},
+		"kept": func(name string) error {
+			_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner", Keep: time.Hour})
+			return err
+		},
+		"renewed and broken": func(name string) error {
+			renew(other.Store, name, time.Hour, driver.Held)
+			_, err := other.Break(t.Context(), name, 0)
+			return err
+		},
+		"broken during a renewal": func(name string) error {
+			var once sync.Once
+			other.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+				once.Do(func() {
+					for range 2 {
+						renew(s, name, 2*time.Hour, driver.Held)
+					}
+				})
+				return send(ctx)
+			})
+			defer other.onUnary.Store(nil)
+			_, err := other.Break(t.Context(), name, 0)
+			return err
+		},
+	} {
+		grant(t, s, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
+		s.mu.Lock()
+		e := s.entries[[2]string{name, "owner"}]
+		e.unwatch()
+		e.unwatch = func() {} // It has a watch that shows nothing.
+		s.mu.Unlock()
+		for range 2 {
+			renew(s, name, time.Hour, driver.Held)
+		}
+		must(t, change(name))
+		renew(s, name, time.Hour, driver.Lost)
+	}
+}
+
 // A renewal whose hold has ended since it was looked at touches no successor, though that has the
 // same key.
 func testSuccessorDuringRenewal(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s.Store)
 	held := grant(t, s.Store, request("owner", 10*time.Second))
 	var once sync.Once
 	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
@@ -643,7 +708,7 @@ func testSuccessorDuringRenewal(t *testing.T, member *servers.Etcd) {
 // shortened.
 func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s.Store)
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
 	lease := s.entries[[2]string{"name", "owner"}].on
 	for _, store := range []*Store{s.Store, other} { // It prolongs nothing.
@@ -682,7 +747,7 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 // its owner is notified of its end.
 func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	other.prefix = s.prefix
+	beside(other, s.Store)
 	held := grant(t, s.Store, request("owner", driver.MinTTL))
 	s.stopWatch("name", "owner")
 	if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
@@ -756,13 +821,13 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 		return send(ctx)
 	}
 	s.onUnary.Store(&late)
-	l, err := s.leaseFor(t.Context(), time.Minute)
+	l, err := s.leaseFor(t.Context(), leaseSeconds(time.Minute), time.Now().Add(time.Minute))
 	must(t, err)
 	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
 		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
 	}
 	certain := l.certain
-	if again, err := s.leaseFor(t.Context(), time.Minute); again != l || err != nil || !l.certain.Equal(certain) {
+	if again, err := s.leaseFor(t.Context(), leaseSeconds(time.Minute), time.Now().Add(time.Minute)); again != l || err != nil || !l.certain.Equal(certain) {
 		t.Errorf("a lease that is asked for again at once is not the same, or kept alive: %v", err)
 	}
 }
@@ -771,13 +836,13 @@ func testCertain(t *testing.T, member *servers.Etcd) {
 // clock: tokens of the others would be lower. One that cannot be read costs no hold.
 func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	s, fails := openObserved(t, member), true
-	other := New(s.client.Client, &Options{Prefix: s.prefix})
+	other := New(s.client.Client, &Options{Prefix: t.Name() + "/"})
 	defer other.Close()
 	s.wall = func() time.Time { return time.Now().Add(time.Hour) }
 	first := grant(t, other, request("first", time.Hour))
 	release(t, other, "first")
 	fail := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && fails && string(txn.Compare[0].Key) == s.baseKey() {
+		if txn, ok := req.(*pb.TxnRequest); ok && fails && string(txn.Compare[0].Key) == s.baseKey {
 			fails = false
 			return status.Error(codes.Internal, "the request was lost")
 		}
@@ -793,7 +858,7 @@ func testUnknownBase(t *testing.T, member *servers.Etcd) {
 	if first.Token >= second.Token || second.Token >= third.Token {
 		t.Errorf("the tokens are %d, %d, %d", first.Token, second.Token, third.Token)
 	}
-	_, err := other.client.Put(t.Context(), other.baseKey(), "foreign")
+	_, err := other.client.Put(t.Context(), other.baseKey, "foreign")
 	must(t, err)
 	if res, err := other.Acquire(t.Context(), driver.Request{Name: "free", Owner: "owner", TTL: time.Hour}); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("Acquire: %+v, %v, want ErrCorrupt", res, err)
@@ -826,7 +891,7 @@ func TestLeaseEndsDuringASuspend(t *testing.T) {
 // and each place that becomes one is notified, by two Stores.
 func testRule(t *testing.T, member *servers.Etcd) {
 	stores := []*Store{open(t, member), open(t, member)}
-	stores[1].prefix = stores[0].prefix
+	beside(stores[1], stores[0])
 	notices := make(chan string, 100)
 	for _, s := range stores {
 		s.Notify(func(_, owner string, token int64) { notices <- fmt.Sprint(owner, " ", token > 0) })
@@ -904,27 +969,15 @@ func TestForgetfulCluster(t *testing.T) {
 }
 
 // A cluster without space grants nothing, which it does not report as held, and still renews and
-// releases, also when an Acquire was given up whose lease the holds have. A lease whose time is
-// over costs no renewal of what has another one.
+// releases. A lease whose time is over costs no renewal of what has another one.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
-	o := openObserved(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
-	s := o.Store
+	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
 	held := grant(t, s, request("owner", time.Hour))
-	o.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		return status.Error(codes.Unavailable, "the request was lost")
-	})
-	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Hour}
-	if res, err := s.Acquire(t.Context(), lost); err == nil || driver.IsNotApplied(err) {
-		t.Fatalf("Acquire: %+v, %v, want it in doubt", res, err)
-	}
-	o.onUnary.Store(nil)
 	short := driver.Request{Name: "short", Owner: "owner", TTL: time.Second}
 	grant(t, s, short)
-	for _, name := range []string{"lost", "short"} {
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner"})
-		must(t, err)
-	}
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "short", Owner: "owner"})
+	must(t, err)
 	for i := 0; ; i++ {
 		_, err := s.client.Put(t.Context(), "filling", strings.Repeat("x", 100_000))
 		if errors.Is(err, rpctypes.ErrNoSpace) {

@@ -25,8 +25,8 @@ func TestURL(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if s.prefix != want || s.Close() != nil {
-			t.Errorf("%s: the prefix is %q, want %q", text, s.prefix, want)
+		if strings.TrimSuffix(s.lockKeys, "lock/") != want || s.Close() != nil {
+			t.Errorf("%s: the prefix is %q, want %q", text, strings.TrimSuffix(s.lockKeys, "lock/"), want)
 		}
 	}
 	for _, text := range []string{"etcd:", "etcd://:2379", "etcd://u@h", "etcd://:secret@h", "etcd://h?cert_file=secret", "etcds://h?ca_file=/nowhere", "etcds://h?cert_file=x"} {

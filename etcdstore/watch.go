@@ -25,11 +25,13 @@ func (s *Store) watch(e *entry, q queue) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	e.unwatch = cancel
 	if !e.held {
-		s.group.Go(func() { s.follow(ctx, e, q) })
+		s.group.Go(func() { defer cancel(); s.follow(ctx, e, q) })
 		return
 	}
 	// A server takes up to 100 ms to show events of before the watch: a look is faster.
-	timer := time.AfterFunc(watchDelay, func() { s.goWhileOpen(func() { s.follow(ctx, e, queue{}) }) })
+	timer := time.AfterFunc(watchDelay, func() {
+		s.goWhileOpen(func() { defer cancel(); s.follow(ctx, e, queue{}) })
+	})
 	e.unwatch = func() { timer.Stop(); cancel() }
 }
 
@@ -56,6 +58,9 @@ func (s *Store) follow(ctx context.Context, e *entry, q queue) {
 			}
 			var isThere bool
 			if ahead, isThere = s.note(e, q); !isThere {
+				s.mu.Lock()
+				e.unwatch = nil
+				s.mu.Unlock()
 				s.tell(ctx, e, 0)
 				return
 			}
@@ -66,32 +71,29 @@ func (s *Store) follow(ctx context.Context, e *entry, q queue) {
 		case !admits(ahead, e.limit) && e.limit <= 1:
 			key = ahead[len(ahead)-1].key()
 		case !admits(ahead, e.limit):
-			key, opts = s.entriesKey(e.name), append(opts, clientv3.WithPrefix())
+			key, opts = s.lockKeys+e.name+"\x00", append(opts, clientv3.WithPrefix())
 		case !told:
 			s.mu.Lock()
 			told, e.held = true, true
 			s.mu.Unlock()
 			s.tell(ctx, e, e.token)
 		}
+		isOwn := false // The entry itself has ended.
 		revision = 0
 		failures++
 		watchCtx, cancel := context.WithCancel(ctx)
 		for resp := range s.client.Watch(watchCtx, key, opts...) {
 			for _, event := range resp.Events {
-				if string(event.Kv.Key) == e.key {
-					cancel()
-					s.tell(ctx, e, 0)
-					return
-				}
 				ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
 				revision, failures = event.Kv.ModRevision, 0
+				isOwn = isOwn || string(event.Kv.Key) == e.key
 			}
-			if resp.Err() != nil || revision != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
+			if resp.Err() != nil || isOwn || revision != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
 				break
 			}
 		}
 		cancel()
-		if !admits(ahead, e.limit) {
+		if isOwn || !admits(ahead, e.limit) {
 			revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
 		}
 	}
