@@ -20,49 +20,45 @@
 // Each name is one object, a record with the entries of its queue. A grant, a renewal and a release
 // replace the object if nobody has replaced it meanwhile (If-Match), or make it if there is none
 // (If-None-Match). So clients exclude each other as far as the server's conditional writes do, and
-// a reply that was lost is found out by reading. The client of S3 sends no request twice: the
-// second would be refused because the first has succeeded.
+// a reply that was lost is found out by reading. No request is sent twice.
 //
 // No clock of the server counts, and no two clocks of clients are compared; their speeds may differ
 // by what [driver.Validity] allows. An object has how long each of its entries lasts, and each
-// client counts that from when it has first seen the entry as it was last renewed. That is after
-// the write, so no client ends an entry sooner than its owner expects.
+// client counts that from when it has first seen the entry as it was last renewed: never less than
+// its owner expects.
 //
 // Fencing tokens rise strictly for each name. The object of a free name stays, for its last token.
 // A token may be up to the difference of two clients' clocks ahead of the time.
 //
-// Waiters hold the name in their order. Each looks about every second and a half. The client of a
+// Waiters hold the name in their order, and look about every second and a half. The client of a
 // hold that was broken learns it at the next renewal.
 //
 // # What can go wrong
 //
-// A client that sees a hold for the first time waits for all that the object shows of its time,
-// though it may have run out long ago. So after a holder has died the next one has the lock within
-// the TTL and two seconds if it was waiting already, and otherwise a TTL from when it has begun to
-// wait. A program that only tries, and ends if the lock is held, never learns that a holder has
-// died: it should wait for a TTL (holdfast run --wait).
+// A client that sees a hold for the first time waits for all of its time, though that may have run
+// out long ago. So after a holder has died the next one has the lock within the TTL and two seconds
+// if it was waiting already, and otherwise a TTL from when it has begun to wait. A program that only
+// tries never learns that a holder has died: it should wait for a TTL (holdfast run --wait).
 //
 // A server that takes a condition and ignores it would let two clients hold a lock. Each Store
 // sends two PUTs before its first write that must be refused, and returns ErrUnsupported if one is
 // not. A server that honors conditions only most of the time is not found.
 //
-// A server that is too busy (503 SlowDown, or 429) is unavailable, and the lock is not reported as
-// held. All clients of a name write one object, one after the other, and a hold comes before
-// places. With 50 ms for a request, a hold with a TTL of 10 s was renewed beside 30 waiters with
-// more than 5 s left, and beside 60, on a busy machine, once with less than 1 s. Where many wait,
-// use a TTL of a minute or more, or MaxAttempts and Backoff, which make no place.
+// All clients of a name write one object, one after the other, and a hold comes before places. With
+// 50 ms for a request, a hold with a TTL of 10 s was renewed beside 30 waiters with more than 5 s
+// left, and beside 60, on a busy machine, once with less than 1 s. Where many wait, use a TTL of a
+// minute or more, or MaxAttempts and Backoff, which make no place.
 //
 // Objects that are deleted by hand, by a rule of the bucket, or by a restored copy are locks that
-// are forgotten. A user with the right to read the objects sees the secrets of owners. With the
-// right to write, too, that user can end their holds.
+// are forgotten. A user who may read the objects sees the secrets of owners, with which one who may
+// write them, too, can end their holds.
 //
 // # Costs
 //
 // A lock takes a GET and a PUT, and its release a PUT. A renewal, every third of the TTL, is a PUT:
-// 360 an hour with the default TTL, 180 with a minute. A waiter sends about a PUT every second and a
-// half, 2,400 an hour. Where many wait for a name it sends as many GETs, and each PUT about four
-// times. At 0.005 $ for 1,000 PUTs, the list price of Amazon in many regions, a held lock costs 0.2
-// cents an hour and a waiter 1.2 cents.
+// 360 an hour with the default TTL. A waiter sends 2,400 an hour, and where many wait for a name as
+// many GETs, and each PUT about four times. At 0.005 $ for 1,000 PUTs, the list price of Amazon in
+// many regions, a held lock costs 0.2 cents an hour and a waiter 1.2 cents.
 //
 // # Server set-up
 //
@@ -76,11 +72,7 @@
 // conditions of a PUT have other names, by its documentation.
 //
 // The package is a module of its own, so that programs without it do not depend on the client of
-// S3:
-//
-//	go get github.com/holdfast-go/holdfast/s3store@latest
-//
-// The command holdfast executes the one with this store, if that is installed:
+// S3. The command holdfast executes the one with this store, if that is installed:
 //
 //	go install github.com/holdfast-go/holdfast/s3store/cmd/holdfast-s3@latest
 //

@@ -28,6 +28,7 @@ const (
 
 var (
 	errChanged = errors.New("s3: the object has changed")
+	errNoWrite = errors.New("s3: a look writes nothing") // returned by a verb
 	errNoTag   = errors.New("s3: the server has answered without an ETag")
 	errUnfit   = fmt.Errorf("%w: the server ignores If-None-Match and If-Match of a PUT, so that two clients would hold a lock at once",
 		driver.ErrUnsupported)

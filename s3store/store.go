@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 // DefaultPrefix is put in front of all keys by default.
@@ -118,13 +119,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var group sync.WaitGroup
 	for i, req := range reqs {
 		group.Go(func() {
-			var own driver.Entry
 			errs[i] = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
-				own = q.renew(req, now)
+				entries[i] = q.renew(req, now)
 				return nil
 			})
-			if errs[i] == nil {
-				entries[i] = own
+			if errs[i] != nil {
+				entries[i] = driver.Entry{}
 			}
 		})
 	}
@@ -161,21 +161,18 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (records []
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
-	seen, err := s.enter(ctx, name)
-	if err != nil {
-		return nil, err
+	err = s.update(ctx, name, func(q *queue, now time.Duration) error {
+		q.Settle(now)
+		records = nil
+		for _, e := range q.Holds() {
+			records = append(records, q.describe(name, e, now))
+		}
+		return errNoWrite
+	})
+	if errors.Is(err, errNoWrite) {
+		return records, nil
 	}
-	defer seen.leave()
-	if err := s.read(ctx, name, seen); err != nil {
-		return nil, err
-	}
-	now := s.now()
-	q := seen.queue()
-	q.Settle(now)
-	for _, e := range q.Holds() {
-		records = append(records, q.describe(name, e, now))
-	}
-	return records, nil
+	return nil, err
 }
 
 // List implements [driver.Store]. It reads the object of every name.
@@ -213,17 +210,22 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 	if err != nil {
 		return err
 	}
-	defer seen.leave()
+	defer func() { <-seen.turn }()
 	current, contended := false, false
 	for {
 		if !seen.known {
-			err := s.read(ctx, name, seen)
-			if err != nil && contended && ctx.Err() != nil {
+			value, tag, err := s.get(ctx, s.prefix+encode(name))
+			switch {
+			case err != nil && contended && ctx.Err() != nil:
 				return &driver.RetryError{Err: fmt.Errorf("others have changed the object each time: %w", ctx.Err())}
+			case err != nil:
+				return driver.NotApplied(err)
 			}
+			rec, err := parse(name, value)
 			if err != nil {
 				return err
 			}
+			seen.see(rec, tag, s.now())
 			current = true
 		}
 		now := s.now()
@@ -254,30 +256,10 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 		}
 		contended = contended || current
 		seen.known, current = false, false
-		if !contended || q.urgent {
-			continue // What was seen before the call was old, or the holder is to be in front.
-		}
-		timer := time.NewTimer(rand.N(maxPause * time.Duration(q.Len()+1)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if contended && !q.urgent { // Otherwise what was seen was old, or the holder is to be in front.
+			_ = retry.Sleep(ctx, rand.N(maxPause*time.Duration(q.Len()+1)))
 		}
 	}
-}
-
-// read reads the record of a name. The caller has entered the name.
-func (s *Store) read(ctx context.Context, name string, seen *sighting) error {
-	value, tag, err := s.get(ctx, s.prefix+encode(name))
-	if err != nil {
-		return driver.NotApplied(err)
-	}
-	rec, err := parse(name, value)
-	if err != nil {
-		return err
-	}
-	seen.see(rec, tag, s.now())
-	return nil
 }
 
 // enter waits until no other call of this store is at work on the name: they would only change the
@@ -310,5 +292,3 @@ func (s *Store) enter(ctx context.Context, name string) (*sighting, error) {
 		return nil, driver.NotApplied(ctx.Err())
 	}
 }
-
-func (s *sighting) leave() { <-s.turn }
