@@ -28,10 +28,8 @@
 //
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
 // a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
-// so tokens are above those of the stores that were used before, and of a cluster that has lost its
-// data. A cluster is a quorum itself, and no node of one (package quorumstore).
-//
-// The secret of an owner is nowhere in etcd.
+// so tokens are above those of other stores, and of a cluster that has lost its data. A cluster is a
+// quorum itself, and no node of one (package quorumstore). The secret of an owner is nowhere in etcd.
 //
 // # What can go wrong
 //
@@ -40,9 +38,8 @@
 // it leaves on a lease of several entries ends within the TTL and 4 s from then: a hold may last a
 // third of its TTL longer, and one with NoRenew, or detached, its whole TTL. An adopted hold lasts
 // as long as the lease that it had shared, if that is longer than requested. Each change of the
-// leader starts the time of all leases anew. So the hold of a client that has died, and a keep, end
-// only when no change has come for their whole time. None ends sooner. A server of 3.4 ends the
-// hold of a client that has died as much later as its wall clock was set back meanwhile.
+// leader starts the time of all leases anew, and a server of 3.4 ends one as much later as its wall
+// clock was set back meanwhile. None ends sooner.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
@@ -50,25 +47,22 @@
 // releases, except that no hold is renewed whose lease an Acquire without an answer had requested
 // as well: the server must grant another one.
 //
-// A server keeps the keys that a name has had until they are compacted, and goes through them in
-// every request for the name. A name that nobody waits for has one key, and one with waiters some
-// more. Automatic compaction is advised, as for every use of etcd.
+// A server goes through the keys that a name has had since the last compaction in every request for
+// the name: one, and some more if it had waiters. Automatic compaction is advised.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision,
 // and members that have lost their disks, forget locks like any store. Each of two clusters grants
 // a lock: all addresses must be of one.
 //
-// A client of the caller writes a line on standard error for each retry of a request, some four a
-// second while there is no connection, unless its Config has Logger: zap.NewNop(). With a user, on
-// a server of 3.4, it fails each request once its token has expired. The client of a URL does
-// neither.
+// A client of the caller writes some four lines a second on standard error while there is no
+// connection, unless its Config has Logger: zap.NewNop(). With a user, on a server of 3.4, it fails
+// each request once its token has expired. The client of a URL does neither.
 //
 // # Server set-up
 //
-// None. A user needs a role with the rights to read and write below the prefix, and can take and
-// break locks. One that only lists and looks up locks, as a dashboard does, needs the second role.
-// Servers of 3.4 check fewer rights: a user that may only read can keep a hold alive.
+// None. A user with the first role can take and break locks, and one with the second only list and
+// look them up. Servers of 3.4 check fewer rights: a user that may only read can keep a hold alive.
 //
 //	etcdctl role grant-permission --prefix=true ROLE readwrite holdfast/
 //	etcdctl role grant-permission --prefix=true READER read holdfast/lock/

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Release implements [driver.Store].
+// Release implements [driver.Store]. It changes the key only if nothing else has since that is known,
+// so that a request which arrives late does nothing.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -27,24 +28,33 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 		}
 	}
 	s.mu.Unlock()
-	if req.Keep > 0 {
-		if ended, err = s.keep(ctx, req); ended || err != nil {
-			return ended, err
-		}
-	}
-	for isKnown := e.modified > 0; !ended; isKnown = false {
-		if !isKnown { // It was requested or renewed through another Store, or is under way.
+	isKept := false
+	for isKnown := e.modified > 0 && req.Keep == 0; !ended; isKnown = false {
+		end := clientv3.OpDelete(e.key)
+		if !isKnown { // It is to be kept, was requested or renewed through another Store, or is under way.
 			q, err := s.readQueue(ctx, req.Name)
 			if err != nil {
-				return false, err
+				return false, driver.NotApplied(err)
 			}
-			if _, isThere := s.note(e, q); !isThere {
+			i := q.index(req.Owner)
+			if i < 0 || q.records[i].Kept && req.Keep == 0 {
 				break
+			}
+			own := *q.records[i]
+			e.key, e.on, e.modified = own.key(), clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
+			end = clientv3.OpDelete(e.key)
+			if isKept = req.Keep > 0 && i < len(q.holds()); isKept { // It gets a lease of its own.
+				grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
+				if err != nil {
+					return false, driver.NotApplied(storeError(err))
+				}
+				own.Kept, own.Holder, own.Metadata = true, "", nil
+				value, _ := json.Marshal(own)
+				end = clientv3.OpPut(e.key, string(value), clientv3.WithLease(grant.ID))
 			}
 		}
 		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
-		end := append(s.unmark(e.on), clientv3.OpDelete(e.key))
-		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, end)
+		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, append(s.unmark(e.on), end))
 		if err != nil {
 			return false, err
 		}
@@ -53,41 +63,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(req.Name, req.Owner)
-	return ended && req.Keep == 0, nil // What has nothing to keep is a place, or may be under way.
-}
-
-// keep makes a keep of a hold, or sets its end anew, with a lease of its own. It changes the key
-// only if nothing else has since it was read, so that a request which arrives late does nothing.
-func (s *Store) keep(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	q, err := s.readQueue(ctx, req.Name)
-	if err != nil {
-		return false, driver.NotApplied(err)
-	}
-	i := q.index(req.Owner)
-	if i < 0 || i >= len(q.holds()) {
-		return false, nil
-	}
-	grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
-	if err != nil {
-		return false, driver.NotApplied(storeError(err))
-	}
-	kept := *q.records[i]
-	kept.Kept, kept.Holder, kept.Metadata = true, "", nil
-	value, _ := json.Marshal(kept)
-	isUnchanged := clientv3.Compare(clientv3.ModRevision(kept.key()), "=", kept.kv.ModRevision)
-	put := clientv3.OpPut(kept.key(), string(value), clientv3.WithLease(grant.ID))
-	change := append(s.unmark(clientv3.LeaseID(kept.kv.Lease)), put)
-	resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, change)
-	if err == nil && !resp.Succeeded {
-		err = errChanged
-	}
-	if err != nil {
-		return false, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(req.Name, req.Owner)
-	return true, nil
+	return ended && isKept == (req.Keep > 0), nil // A place is not kept.
 }
 
 // Break implements [driver.Store].

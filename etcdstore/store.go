@@ -88,8 +88,9 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
 	s := &Store{
-		client: client, wall: time.Now, turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
-		lockKeys: prefix + "lock/", markKeys: prefix + "lease/", baseKey: prefix + "base", entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
+		client: client, wall: time.Now, lockKeys: prefix + "lock/", markKeys: prefix + "lease/", baseKey: prefix + "base",
+		turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
+		entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
@@ -119,15 +120,8 @@ func (s *Store) Client() *clientv3.Client { return s.client }
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {
 	return driver.Guarantees{
-		Store:    "etcd",
-		Fencing:  true,
-		Queue:    true,
-		Limits:   true,
-		Keep:     true,
-		Grain:    grain,
-		Crash:    driver.FateKept,
-		Restart:  driver.FateKept,
-		Failover: driver.FateKept,
+		Store: "etcd", Fencing: true, Queue: true, Limits: true, Keep: true, Grain: grain,
+		Crash: driver.FateKept, Restart: driver.FateKept, Failover: driver.FateKept,
 	}
 }
 
