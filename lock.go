@@ -31,6 +31,9 @@ type Lock struct {
 // Name returns the name of the lock, without the Client's prefix.
 func (l *Lock) Name() string { return l.c.stripPrefix(l.lease.name) }
 
+// FullName returns the name of the lock in the store, with the Client's prefix.
+func (l *Lock) FullName() string { return l.lease.name }
+
 // Token returns the fencing token: greater than that of every earlier hold of this name, and the
 // same for as long as this hold lasts. Pass it to the resource that the lock protects, and let the
 // resource refuse a token smaller than one it has seen: then a holder that was paused past its

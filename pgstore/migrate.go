@@ -6,7 +6,6 @@ import (
 	_ "embed" // for the statements
 	"encoding/binary"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -31,10 +30,6 @@ var (
 // in another way, or means something else, gets another name or other arguments. Programs of the
 // next one say so in their log (see dialListener).
 const edition = 6
-
-// parts finds the names of the functions. If a table is dropped, so are the view entries and a
-// function with a row of it as its argument.
-var parts = regexp.MustCompile(`CREATE OR REPLACE FUNCTION (\w+)`)
 
 // maxIdentifier is the length at which PostgreSQL truncates identifiers.
 const maxIdentifier = 63
@@ -138,15 +133,10 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	var names []string
-	for _, part := range parts.FindAllStringSubmatch(functionsText, -1) {
-		names = append(names, part[1])
-	}
+	// If a table is dropped, so is the view.
 	var exists bool
-	var found int
-	const query = "SELECT to_regprocedure($1 || '.edition()') IS NOT NULL, " +
-		"(SELECT count(DISTINCT proname) FROM pg_proc WHERE pronamespace = to_regnamespace($1) AND proname = ANY ($2))"
-	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted, names).Scan(&exists, &found); err != nil {
+	const query = "SELECT to_regprocedure($1 || '.edition()') IS NOT NULL AND to_regclass($1 || '.entries') IS NOT NULL"
+	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted).Scan(&exists); err != nil {
 		return err
 	}
 	if exists {
@@ -158,7 +148,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 			return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
 				driver.ErrInvalid, applied, edition)
 		}
-		if applied == edition && found == len(names) {
+		if applied == edition {
 			return nil
 		}
 	}

@@ -14,12 +14,11 @@ import (
 // ErrNotHolder is the error of VerifyTx for a hold that has ended.
 var ErrNotHolder = errors.New("the lock is not held under this token any more")
 
-// A Held is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name must return the
-// full name: the prefix and the name.
+// A Held is a lock that is held, as [holdfast.Lock].
 //
 // [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
 type Held interface {
-	Name() string
+	FullName() string // in the store
 	Token() int64
 }
 
@@ -37,22 +36,22 @@ type Held interface {
 // The database must be that of the locks. The hold can be prolonged meanwhile when the transaction
 // has ended: keep it shorter than the TTL.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx, lock Held) error {
-	_, err := tx.Exec(ctx, s.sql("SELECT @.verify($1, $2)"), pgx.QueryExecModeExec, lock.Name(), lock.Token())
+	_, err := tx.Exec(ctx, s.sql("SELECT @.verify($1, $2)"), pgx.QueryExecModeExec, lock.FullName(), lock.Token())
 	return s.verifyErr(ctx, err)
 }
 
 // VerifySQLTx is VerifyTx for a transaction of package database/sql, with any driver.
 func (s *Store) VerifySQLTx(ctx context.Context, tx *sql.Tx, lock Held) error {
-	_, err := tx.ExecContext(ctx, s.sql("SELECT @.verify($1, $2)"), lock.Name(), lock.Token())
+	_, err := tx.ExecContext(ctx, s.sql("SELECT @.verify($1, $2)"), lock.FullName(), lock.Token())
 	return s.verifyErr(ctx, err)
 }
 
 func (s *Store) verifyErr(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case pgclient.SQLState(err) == "HF001":
-		return fmt.Errorf("%w: %w (with a Config.Prefix, VerifyTx needs the name with it)", ErrNotHolder, pgclient.InOneLine(err))
+	}
+	if pgclient.SQLState(err) == "HF001" {
+		return fmt.Errorf("%w: %w", ErrNotHolder, pgclient.InOneLine(err))
 	}
 	return s.wrapErr(ctx, err)
 }

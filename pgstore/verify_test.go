@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
@@ -19,8 +20,8 @@ type heldLock struct {
 	token int64
 }
 
-func (h heldLock) Name() string { return h.name }
-func (h heldLock) Token() int64 { return h.token }
+func (h heldLock) FullName() string { return h.name }
+func (h heldLock) Token() int64     { return h.token }
 
 // A holder that was overtaken around its write commits nothing if it verifies its lock in the same
 // transaction, and does without.
@@ -111,6 +112,13 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		if err := verify(held); !errors.Is(err, ErrNotHolder) {
 			t.Errorf("VerifyTx of %v: %v", held, err)
 		}
+	}
+	lock, err := holdfast.New(s, &holdfast.Config{Prefix: "app/"}).TryAcquire(t.Context(), "name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.VerifyTx(t.Context(), pgtest.Begin(t, pool), lock); err != nil {
+		t.Errorf("VerifyTx of a lock whose Client has a prefix: %v", err)
 	}
 	for range 2 {
 		reader := request("readers", time.Minute)

@@ -65,9 +65,9 @@ BEGIN
     RETURN v_told;
 END $$
 --
--- Grants what is free, in one statement. The names are in order, and each is there once. Of a lone
--- name it does whatever was asked (see enter). Of several, the caller asks for the rest by enter,
--- in a transaction of its own: this one may have locked rows out of order by then.
+-- Grants what is free, in one statement. The names are in order, and each is there once. What it
+-- leaves is for enter: of a lone name here, and of several in a transaction of its own, for which
+-- the caller asks, since this one may have locked rows out of order by then.
 CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
     p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text)
 RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
@@ -240,8 +240,8 @@ BEGIN
 END $$
 --
 -- Frees the names of plain holds that have no others, in one statement, without waiting for the
--- disk. It finds the rows by the index, in order, whatever the size of the table is. Names and
--- their rest are as in take (see leave).
+-- disk. It finds the rows by the index, in order, whatever the size of the table is. What it leaves
+-- is for leave, as in take.
 CREATE OR REPLACE FUNCTION give(p_names text[], p_owners text[], p_keeps bigint[])
 RETURNS TABLE (name text, ended boolean, told text[])
 @verb@ AS $$
@@ -377,9 +377,9 @@ BEGIN
              ORDER BY l.name LIMIT p_names) AS n, look(n.name) AS k;
 END $$
 --
--- Notifies those that other functions have returned (see notice): in a transaction
--- of its own, after that of the change. Others would wait for this one's commit, and so for the
--- disk.
+-- Notifies those that other functions have returned (see notice). A Store calls it in a transaction
+-- of its own, after that of the change, since transactions that notify wait for each other's
+-- commit, and so for the disk. The functions for other languages call it in their own.
 CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
 @verb@ AS $$
 DECLARE
@@ -422,8 +422,11 @@ END $$
 --
 -- For every language. Takes a lock that is free, or extends one's own, and returns the fencing
 -- token; null: it is not to be had. With a limit of -1 it is held as by a reader, with one above 1
--- as by one of so many. It never passes anybody who waits. The durability of the caller's
--- transaction stays as it is.
+-- as by one of so many. It never passes anybody who waits.
+--
+-- The verbs and tell set synchronous_commit off where a commit need not wait for the disk. By its
+-- SET that ends with the function, here and below, so that the caller's transaction, which commits
+-- later, is as durable as the caller wants it.
 CREATE OR REPLACE FUNCTION acquire_slot(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
 RETURNS bigint
 @verb@ SET synchronous_commit = on AS $$
