@@ -55,8 +55,6 @@ func (s *Store) explainReply(reply error) error {
 		return slices.ContainsFunc(codes, func(code string) bool { return strings.HasPrefix(text, code) })
 	}
 	switch {
-	case is("PARTIAL "):
-		return hint(reply, "a part of it was done; the user must be allowed the commands in the scripts")
 	case is("CROSSSLOT "), !s.cluster && is("MOVED ", "ASK "):
 		return driver.NotApplied(hint(reply, "this server is a node of a cluster: use a cluster client (redis+cluster://)"))
 	case is("READONLY ") && s.sentinel:

@@ -113,10 +113,10 @@ func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 
 // readReply returns the reply to a call, or the error that the reply stands for.
 func (s *Store) readReply(c *call) (any, error) {
-	var refusal redis.Error
-	if errors.As(c.err, &refusal) {
-		return nil, s.explainFailure(c, refusal.Error())
-	} else if c.err != nil {
+	if c.err != nil {
+		if refusal := redis.Error(nil); errors.As(c.err, &refusal) {
+			return nil, s.explainFailure(c, refusal.Error())
+		}
 		return nil, s.wrapErr(c.err)
 	}
 	words, _ := c.reply.([]any)
@@ -140,7 +140,7 @@ func (s *Store) readReply(c *call) (any, error) {
 	case "failed":
 		text, _ := words[len(words)-1].(string)
 		if words[1] == int64(1) {
-			text = "PARTIAL " + text
+			return nil, hint(errors.New(text), "a part of it was done; the user must be allowed the commands in the scripts")
 		}
 		return nil, s.explainFailure(c, text)
 	}

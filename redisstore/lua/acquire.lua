@@ -8,14 +8,16 @@ clock = now[1] * 1000000 + now[2]
 local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and guard == '0' and replicas == '0' -- A lock that has nothing can be granted at once.
 local floors = args == 2
--- No lock of the run has a value or a queue. Without floors, no token is ahead either.
-local allFree = plain and call('EXISTS', unpack(KEYS, floors and 3 or 2, shared + 2 * locks)) == 0
+-- How many values and queues the locks of the run have. Without floors, tokens ahead are one more.
+local found = plain and call('EXISTS', unpack(KEYS, floors and 3 or 2, shared + 2 * locks))
+local allFree = found == 0
+local allHeld = place == '0' and limit == '1' and not allFree and call('EXISTS', unpack(KEYS, shared + 1, shared + locks)) == locks
 local nextToken, last -- of the run
 
 -- The counter is raised once for all tokens that the run may need, and to the clock if that is a
 -- millisecond ahead. An attempt at locks that are held needs none. Tokens that the counter has
 -- passed are forgotten; floors leave that to the run that raises the counter to the clock.
-if allFree or place ~= '0' or limit ~= '1' or call('EXISTS', unpack(KEYS, shared + 1, shared + locks)) < locks then
+if not allHeld then
   last = call('INCRBY', KEYS[1], tokens * locks)
   local behind = last < clock - 1000
   if behind then
@@ -68,7 +70,13 @@ local function makeToken(lock, floor)
 end
 
 local function verb(lock, queue, entries, owner, floor)
-  if plain and call('EXISTS', lock, queue) == 0 then
+  if allHeld and found == locks then -- None has a queue: one exclusive hold of another owner refuses it.
+    local e = parse(redis.pcall('GET', lock))
+    if e and e.kind == 'h' and e.owner ~= owner then
+      checkMaster()
+      return {'refused', 0, describe(e, call('PTTL', lock))}
+    end
+  elseif plain and call('EXISTS', lock, queue) == 0 then
     local token = makeToken(lock, floor)
     if type(token) ~= 'number' or call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PX', ttl) then
       return token
