@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -115,6 +116,7 @@ func TestReleaseOfALostEntryReportsNone(t *testing.T) {
 		if got := renew(t, s, req); got != driver.Lost {
 			t.Fatalf("Renew is answered %v", got)
 		}
+		synctest.Wait() // until the background release meets with its fault
 		if giveBack(t, s, req) {
 			t.Error("Release of a lost entry reports one")
 		}

@@ -21,8 +21,7 @@
 // released, and the next attempt has a higher proposal. The tokens of one name are unique and rise
 // in the order of the grants, whatever clocks do and whenever holds expire: two majorities share a
 // node, and that node has granted both tokens, the later one higher. This needs nothing but nodes
-// that never grant a token twice. It is checked exhaustively, with variants that do not work, by
-// the tests of this package.
+// that never grant a token twice.
 //
 // What all nodes claim decides the rest. Restart and Failover: if they differ, holds may be
 // forgotten, since one node that forgets a hold can be one too many. Each node must be one that all
@@ -64,10 +63,6 @@
 // data safe on every node (fsync before the answer), or keep a node that lost it out for longer
 // than the greatest TTL after its restart, by hand or by a node's own guard. A node that forgets
 // its counters without that can also make tokens fall, where its clock does not stand above them.
-//
-// A pause. A process can be stopped after it has checked its deadline and before it acts, and go on
-// when another owner has the lock, as with every lock that has a TTL. A resource that refuses
-// tokens lower than the highest that it has seen refuses the paused holder.
 //
 // A hold does not grow back. A node that has lost its part of a hold, or was down when it was
 // granted, does not get it again at a renewal: that could undo a Break. A hold that lasts while a

@@ -75,7 +75,7 @@ func (s *Store) holds(
 ) (b *ballot[[]driver.Record], holds []driver.Record, unclear []string) {
 	names, unknown := map[string][]driver.Record{}, len(s.nodes)
 	b, unclear = ask(s, ctx, read), []string{""}
-	for node := range b.count(ctx, timeout) {
+	for node := range b.await(ctx, timeout) {
 		if b.errs[node] != nil {
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 		return nil, err
 	}
 	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Break(ctx, name, token) })
-	for range b.count(ctx, s.timeout) { // All replies count.
+	for range b.await(ctx, s.timeout) { // All replies count.
 	}
 	had, without := b.split(func(ended []driver.Record) bool { return len(ended) > 0 })
 	switch {

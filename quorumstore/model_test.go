@@ -197,15 +197,16 @@ func (m *model) ask(s state, c int) {
 // countVotes lets the client decide by any part of the answers that are there.
 func (m *model) countVotes(s state, c int) {
 	for part := range 1 << modelNodes {
-		b := tally{modelNeed, make([]driver.Result, modelNodes), slices.Repeat([]error{errNoReply}, modelNodes)}
+		results, errs := make([]driver.Result, modelNodes), slices.Repeat([]error{errNoReply}, modelNodes)
 		for n := range s.nodes {
 			if token := s.nodes[n].lanes[c].granted; part&(1<<n) != 0 && token > 0 {
-				b.results[n], b.errs[n] = driver.Result{Granted: true, Token: int64(token)}, nil
+				results[n], errs[n] = driver.Result{Granted: true, Token: int64(token)}, nil
 			}
 		}
-		outcome, token := b.verdictAfter(0)
-		if tokens := b.count().tokens; m.greatest && len(tokens) >= modelNeed {
-			outcome, token = verdictWon, slices.Max(tokens)
+		votes := countVotes(modelNeed, results, errs)
+		outcome, token := votes.verdict(0)
+		if m.greatest && len(votes.tokens) >= modelNeed {
+			outcome, token = verdictWon, slices.Max(votes.tokens)
 		}
 		if outcome == verdictWon {
 			m.succeed(s, c, uint8(token))

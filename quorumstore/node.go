@@ -78,10 +78,10 @@ func (s *Store) noteReply(ctx context.Context, n *node, began time.Time, err err
 	}
 }
 
-// count waits for the replies, and yields the index of the node after each of them, until the
+// await waits for the replies, and yields the index of the node after each of them, until the
 // timeout or the end of ctx. A reply that has come counts, also if the time is over when this
 // goroutine gets to it.
-func (b *ballot[T]) count(ctx context.Context, timeout time.Duration) iter.Seq[int] {
+func (b *ballot[T]) await(ctx context.Context, timeout time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		over := time.After(timeout)
 		for range b.values {
@@ -152,7 +152,17 @@ func (b *ballot[T]) err(reason string) *majorityError {
 		unchanged = unchanged && driver.IsNotApplied(err)
 		said := any(err)
 		if err == nil {
-			said = describe(b.values[i])
+			said = b.values[i]
+		}
+		switch reply := said.(type) {
+		case driver.Result:
+			if said = reply.Held; reply.Granted {
+				said = fmt.Sprintf("granted token %d", reply.Token)
+			}
+		case []driver.Record:
+			if len(reply) > 1 {
+				said = fmt.Sprintf("%d holds", len(reply))
+			}
 		}
 		fmt.Fprintf(&text, "; node %d (%s): %v", i+1, n.kind, said)
 	}
@@ -166,20 +176,4 @@ func (b *ballot[T]) err(reason string) *majorityError {
 		e.causes = []error{driver.ErrNotApplied}
 	}
 	return e
-}
-
-// describe puts the reply of a node into words.
-func describe(reply any) any {
-	switch r := reply.(type) {
-	case driver.Result:
-		if r.Granted {
-			return fmt.Sprintf("granted token %d", r.Token)
-		}
-		return r.Held
-	case []driver.Record:
-		if len(r) > 1 {
-			return fmt.Sprintf("%d holds", len(r))
-		}
-	}
-	return reply
 }

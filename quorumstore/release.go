@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -17,7 +18,7 @@ import (
 type entry struct {
 	key     [2]string // of Store.entries
 	own     bool      // its Acquire went through this Store
-	expiry  time.Time // see over
+	expiry  time.Time // see endAfter
 	token   int64     // that a majority has granted, 0 before that is known
 	state   entryState
 	keep    time.Time // until when the last release keeps the name
@@ -38,7 +39,7 @@ const (
 // late can end nothing but its own part.
 type part struct {
 	acquiring sync.WaitGroup // for the Acquire, if it went through this Store
-	repeats   bool           // its release is sent again; Store.mu guards it
+	repeats   atomic.Bool    // its release is sent again
 
 	// What is known when the Acquire has ended:
 	none    bool // the node has certainly nothing of it
@@ -51,20 +52,24 @@ const unknownTime = time.Minute
 // errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
 var errOwner = errors.New("the owner has an entry already")
 
-// over returns the time by which every node has dropped an entry that a request sent now makes or
+// endAfter returns the time by which every node has dropped an entry that a request sent now makes or
 // prolongs, if the request arrives within twice the Timeout.
-func (s *Store) over(ttl time.Duration) time.Time {
+func (s *Store) endAfter(ttl time.Duration) time.Time {
 	return time.Now().Add(2*s.timeout + ttl + s.guarantees.Grain)
 }
 
-// newEntry records an entry of an owner. When there are twice as many as were left the last time,
-// it removes those that are over. The caller holds s.mu.
-func (s *Store) newEntry(key [2]string, ttl time.Duration) *entry {
+// entryOf returns the entry of an owner, a new one if there is none. When there are twice as many as
+// were left the last time, it removes those that have ended. The caller holds s.mu.
+func (s *Store) entryOf(key [2]string, ttl time.Duration) *entry {
+	e := s.entries[key]
+	if e != nil {
+		return e
+	}
 	if now := time.Now(); len(s.entries) >= s.most {
 		maps.DeleteFunc(s.entries, func(_ [2]string, e *entry) bool { return e.pending == 0 && now.After(e.expiry) })
 		s.most = max(2*len(s.entries), 64)
 	}
-	e := &entry{key: key, expiry: s.over(ttl), parts: make([]part, len(s.nodes))}
+	e = &entry{key: key, expiry: s.endAfter(ttl), parts: make([]part, len(s.nodes))}
 	s.entries[key] = e
 	return e
 }
@@ -106,7 +111,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	b, was := s.release(ctx, req, released)
 	s.mu.Unlock()
 	ended, without := 0, 0
-	for range b.count(ctx, s.timeout) {
+	for range b.await(ctx, s.timeout) {
 		ended, without = b.split(func(ended bool) bool { return ended })
 		if ended >= s.need || without > s.minority() {
 			break
@@ -124,11 +129,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 // release ends the entry of an owner at all nodes, and returns the state that it was in. A lost one
 // stays lost, and leaves no keep. The caller holds s.mu.
 func (s *Store) release(ctx context.Context, req driver.ReleaseRequest, to entryState) (b *ballot[bool], was entryState) {
-	key := [2]string{req.Name, req.Owner}
-	e := s.entries[key]
-	if e == nil {
-		e = s.newEntry(key, unknownTime)
-	}
+	e := s.entryOf([2]string{req.Name, req.Owner}, unknownTime)
 	was = e.state
 	if e.state, e.keep = max(was, to), (time.Time{}); req.Keep > 0 && e.state != lost {
 		e.keep = time.Now().Add(req.Keep)
@@ -139,8 +140,8 @@ func (s *Store) release(ctx context.Context, req driver.ReleaseRequest, to entry
 
 // releaseAt ends the part of an entry at a node, after its Acquire has ended there. A release that
 // the node has not confirmed, or that has found nothing where the Acquire may still arrive, is sent
-// again in the background, after pauses that grow, until the entry must be over. When the Store is
-// closed, that is done once more.
+// again in the background, after pauses that grow, until the entry must have ended. When the Store
+// is closed, that is done once more.
 func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) {
 	p := &e.parts[n.index]
 	if p.acquiring.Wait(); p.none {
@@ -151,27 +152,23 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) 
 	if err == nil {
 		found, err = s.sendRelease(ctx, e, n)
 	}
-	s.mu.Lock()
-	repeat := !p.confirms(found, err) && !p.repeats && n.pending.Load() <= pendingLimit
-	p.repeats = p.repeats || repeat
-	s.mu.Unlock()
-	if !repeat {
+	if p.confirms(found, err) || n.pending.Load() > pendingLimit || p.repeats.Swap(true) {
 		s.done(e, n)
 		return found, err
 	}
 	go func() {
 		defer s.done(e, n)
-		for pause, over := s.timeout/2, false; !over; pause = min(2*pause, 8*s.timeout) {
+		for pause, last := s.timeout/2, false; !last; pause = min(2*pause, 8*s.timeout) {
 			select {
 			case <-time.After(pause):
 				s.mu.Lock()
-				over = time.Now().After(e.expiry)
+				last = time.Now().After(e.expiry)
 				s.mu.Unlock()
 			case <-s.closing:
-				over = true
+				last = true
 			}
 			ctx, cancel := s.limit(ctx)
-			over = p.confirms(s.sendRelease(ctx, e, n)) || over
+			last = p.confirms(s.sendRelease(ctx, e, n)) || last
 			cancel()
 		}
 	}()

@@ -34,12 +34,26 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		return nil, err
 	}
 	entries := make([]driver.Entry, len(reqs))
-	renewals, batch := s.renewals(reqs, entries)
+	var renewals []renewal
+	var batch []driver.RenewRequest
+	s.mu.Lock()
+	for i, req := range reqs {
+		e := s.entryOf([2]string{req.Name, req.Owner}, req.TTL)
+		if e.state != live || req.Token != 0 && e.token != 0 && req.Token != e.token {
+			entries[i].State = driver.Lost
+			continue
+		}
+		if e.token != 0 {
+			req.Token = 0
+		}
+		renewals, batch = append(renewals, renewal{entry: e, index: i, agreed: e.token, open: len(s.nodes)}), append(batch, req)
+	}
+	s.mu.Unlock()
 	if len(batch) == 0 {
 		return entries, nil
 	}
 	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Entry, error) { return n.Renew(ctx, batch) })
-	for range b.count(ctx, s.timeout) {
+	for range b.await(ctx, s.timeout) {
 		undecided := false
 		for i := range renewals {
 			renewals[i].decide(b, i)
@@ -49,41 +63,33 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			break
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var err error
 	for i := range renewals {
 		r := &renewals[i]
-		s.settle(ctx, r, reqs[r.index])
+		unsettled := r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority()
+		switch {
+		case r.state != live: // Its release has begun meanwhile.
+			r.answer = driver.Entry{State: driver.Lost}
+		case r.answer.State == driver.Lost && !r.own && !r.held:
+			if s.entries[r.key] == r.entry { // The owner may have an entry under another token.
+				delete(s.entries, r.key)
+			}
+		case r.answer.State == driver.Lost || unsettled: // Its rest is released in the background.
+			r.answer = driver.Entry{State: driver.Lost}
+			s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]}, lost)
+		default:
+			if end := s.endAfter(batch[i].TTL); end.After(r.expiry) {
+				r.expiry = end
+			}
+			r.token = cmp.Or(r.token, r.answer.Token)
+		}
 		if entries[r.index] = r.answer; r.answer.State == driver.Unknown && err == nil {
 			err = b.err("no majority confirmed an entry")
 		}
 	}
 	return entries, err
-}
-
-// renewals returns the entries to be decided, and the batch of requests to each node. Those that
-// are lost already it puts into entries.
-func (s *Store) renewals(
-	reqs []driver.RenewRequest, entries []driver.Entry,
-) (renewals []renewal, batch []driver.RenewRequest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, req := range reqs {
-		key := [2]string{req.Name, req.Owner}
-		e := s.entries[key]
-		if e == nil {
-			e = s.newEntry(key, req.TTL)
-		}
-		if e.state != live || req.Token != 0 && e.token != 0 && req.Token != e.token {
-			entries[i].State = driver.Lost
-			continue
-		}
-		if e.token != 0 {
-			req.Token = 0
-		}
-		renewals = append(renewals, renewal{entry: e, index: i, agreed: e.token, open: len(s.nodes)})
-		batch = append(batch, req)
-	}
-	return renewals, batch
 }
 
 // decide counts the votes on the request with an index in the batch. A Held under whatever token
@@ -105,28 +111,5 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 		r.answer = driver.Entry{State: driver.Held, Token: token}
 	case most+r.open < b.s.need:
 		r.answer.State = driver.Lost
-	}
-}
-
-// settle completes the answer of a renewal, and records how long the entry may last. It releases
-// the rest of a lost entry in the background. An entry is also Lost if its release began during the
-// renewal, whatever the nodes have said.
-func (s *Store) settle(ctx context.Context, r *renewal, req driver.RenewRequest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.state != live || r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority() {
-		r.answer = driver.Entry{State: driver.Lost}
-	}
-	switch {
-	case r.state != live:
-	case r.answer.State != driver.Lost:
-		if end := s.over(req.TTL); end.After(r.expiry) {
-			r.expiry = end
-		}
-		r.token = cmp.Or(r.token, r.answer.Token)
-	case r.own || r.held:
-		s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]}, lost)
-	case s.entries[r.key] == r.entry: // The owner may have an entry under another token.
-		delete(s.entries, r.key)
 	}
 }

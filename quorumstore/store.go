@@ -42,7 +42,7 @@ type Store struct {
 	slowest atomic.Int64 // how long a reply has taken, in ns
 
 	mu        sync.Mutex
-	clockLead int64                // see floorFor
+	clockLead int64                // of the nodes' clocks, as far as votes have shown it, in µs
 	entries   map[[2]string]*entry // by name and owner
 	most      int                  // the number of entries at which those that are over are removed
 }
@@ -134,8 +134,8 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	case <-s.closing:
 		return driver.ErrClosed
 	default:
-		return driver.NotApplied(ctx.Err())
 	}
+	return driver.NotApplied(ctx.Err())
 }
 
 // silentShare is the part of the Timeout for which Close waits for nodes at least.
@@ -145,25 +145,20 @@ const silentShare = 100
 // long as a reply has taken so far at most: a program that takes a lock for a moment would spend
 // most of its time on a node that hangs. It closes the nodes only if Options.CloseStores is set.
 func (s *Store) Close() (err error) {
-	s.closeOnce.Do(func() { err = s.close() })
-	return err
-}
-
-func (s *Store) close() error {
-	close(s.closing)
-	limit := min(2*time.Duration(s.slowest.Load())+s.timeout/silentShare, s.timeout)
-	isBusy := func(n *node) bool { return n.pending.Load() > 0 }
-	for began, pause := time.Now(), s.timeout/1000; slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; pause *= 2 {
-		time.Sleep(min(pause, s.timeout/silentShare))
-	}
-	if !s.ownsNodes {
-		return nil
-	}
-	var errs []error
-	for _, n := range s.nodes {
-		if err := n.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("node %d (%s): %w", n.index+1, n.kind, err))
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		limit := min(2*time.Duration(s.slowest.Load())+s.timeout/silentShare, s.timeout)
+		isBusy := func(n *node) bool { return n.pending.Load() > 0 }
+		for began, pause := time.Now(), s.timeout/1000; slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; pause *= 2 {
+			time.Sleep(min(pause, s.timeout/silentShare))
 		}
-	}
-	return errors.Join(errs...)
+		for _, n := range s.nodes {
+			if !s.ownsNodes {
+				return
+			} else if failed := n.Close(); failed != nil {
+				err = errors.Join(err, fmt.Errorf("node %d (%s): %w", n.index+1, n.kind, failed))
+			}
+		}
+	})
+	return err
 }

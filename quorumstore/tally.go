@@ -9,18 +9,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A tally is the votes of the nodes on one attempt to acquire. It decides by these votes alone.
-// Everything that makes fencing tokens unique and rising is in it. See the package comment for the
-// reasoning, and model_test.go for the exhaustive proof.
-type tally struct {
-	need int // how many nodes are a majority
-
-	// The votes, by node. Without an error, the node has granted the attempt, or tells the hold in
-	// its way.
-	results []driver.Result
-	errs    []error
-}
-
 // errUndone is the vote of a node that has granted the attempt, and has confirmed its release.
 var errUndone = driver.NotApplied(errors.New("granted, and released again"))
 
@@ -37,59 +25,63 @@ const (
 	verdictLate          verdict = "granted too late to be relied on"
 )
 
-// verdictAfter returns the verdict if waiting nodes that have not voted yet may still do so, and
-// the token if it is won.
-func (t *tally) verdictAfter(waiting int) (verdict, int64) {
-	c := t.count()
-	token, agreed := mostCommon(c.tokens)
-	inTheWay, replied := len(largestGroup(c.inWay)), c.replied()
-	switch {
-	case agreed >= t.need:
-		return verdictWon, token
-	case agreed+waiting >= t.need:
-		return verdictUndecided, 0
-	case inTheWay >= t.need:
-		return verdictBusy, 0
-	case replied+waiting < t.need:
-		return verdictUnavailable, 0
-	case inTheWay+waiting >= t.need || replied < t.need:
-		return verdictUndecided, 0
-	case len(c.tokens) >= t.need:
-		return verdictTokenMismatch, 0
-	}
-	return verdictSplit, 0
-}
-
-// A count is the votes by what they say. Nodes whose errors leave it open are in none of these.
-type count struct {
+// The votes are what the nodes have said to one attempt to acquire. They decide it alone. Everything
+// that makes fencing tokens unique and rising is in verdict. See the package comment for the
+// reasoning, and model_test.go for the exhaustive proof. Nodes whose errors leave it open have no
+// vote.
+type votes struct {
+	need    int             // how many nodes are a majority
 	tokens  []int64         // granted
 	inWay   []driver.Record // the holds that were told
 	undone  int             // granted, and certainly released
 	refused int             // errors of nodes that have never had anything of the attempt
 }
 
-func (t *tally) count() (c count) {
-	c.tokens = make([]int64, 0, len(t.results))
-	for i, err := range t.errs {
-		switch res := t.results[i]; {
+// countVotes counts replies. One without an error is a grant, or the hold in the way of it.
+func countVotes(need int, results []driver.Result, errs []error) votes {
+	v := votes{need: need, tokens: make([]int64, 0, len(results))}
+	for i, err := range errs {
+		switch res := results[i]; {
 		case err == nil && res.Granted:
-			c.tokens = append(c.tokens, res.Token)
+			v.tokens = append(v.tokens, res.Token)
 		case err == nil:
-			c.inWay = append(c.inWay, res.Held)
+			v.inWay = append(v.inWay, res.Held)
 		case err == errUndone:
-			c.undone++
+			v.undone++
 		case driver.IsNotApplied(err):
-			c.refused++
+			v.refused++
 		}
 	}
-	return c
+	return v
 }
 
 // replied returns how many nodes have granted the attempt or told the hold in its way.
-func (c *count) replied() int { return len(c.tokens) + len(c.inWay) + c.undone }
+func (v *votes) replied() int { return len(v.tokens) + len(v.inWay) + v.undone }
 
 // without returns how many nodes have certainly nothing of the attempt.
-func (c *count) without() int { return len(c.inWay) + c.undone + c.refused }
+func (v *votes) without() int { return len(v.inWay) + v.undone + v.refused }
+
+// verdict returns the verdict if waiting nodes that have not voted yet may still do so, and the
+// token if it is won.
+func (v *votes) verdict(waiting int) (verdict, int64) {
+	token, agreed := mostCommon(v.tokens)
+	inTheWay, replied := len(largestGroup(v.inWay)), v.replied()
+	switch {
+	case agreed >= v.need:
+		return verdictWon, token
+	case agreed+waiting >= v.need:
+		return verdictUndecided, 0
+	case inTheWay >= v.need:
+		return verdictBusy, 0
+	case replied+waiting < v.need:
+		return verdictUnavailable, 0
+	case inTheWay+waiting >= v.need || replied < v.need:
+		return verdictUndecided, 0
+	case len(v.tokens) >= v.need:
+		return verdictTokenMismatch, 0
+	}
+	return verdictSplit, 0
+}
 
 // mostCommon returns the token that most nodes have, and how many these are.
 func mostCommon(tokens []int64) (token int64, most int) {

@@ -13,15 +13,13 @@ const scheme = "quorum"
 
 func init() { driver.Register(scheme, openURL) }
 
-// URL returns the URL of a quorum of the stores that have the given URLs, with
-// the default options: what to hand to holdfast.Open, or to another program.
-// Passwords in the URLs are in the result.
+// URL returns the URL of a quorum of the stores that have the given URLs, with the default options,
+// for holdfast.Open. Passwords in the URLs are in the result.
 func URL(nodes ...string) string {
 	return scheme + ":?" + url.Values{"node": nodes}.Encode()
 }
 
-// openURL makes a store that closes its nodes. The packages of the nodes must be
-// linked into the program.
+// openURL makes a store that closes its nodes, whose packages must be linked into the program.
 func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	if u.Opaque != "" || u.Host != "" || u.Path != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: want %s:?node=URL&node=URL", driver.ErrInvalid, scheme)
@@ -45,7 +43,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 		}
 		if err != nil {
 			for _, opened := range nodes {
-				_ = opened.Close() // nothing was done with it
+				_ = opened.Close() // Nothing was done with it.
 			}
 			return nil, fmt.Errorf("node %d: %w", i+1, err)
 		}
