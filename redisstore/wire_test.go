@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -41,5 +42,22 @@ func TestWireFormat(t *testing.T) {
 	release(t, s, req)
 	if got := keys(server); !slices.Equal(got, want[:1]) {
 		t.Errorf("after the release the keys are %q, want the counter only", got)
+	}
+}
+
+// Of two releases of one owner in one run of the script, the first reports the hold, and the others
+// in the run are as they would be without them.
+func TestReleasesTwiceInARun(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartRedis(t).Addr, nil)
+	req, other := grant(t, s, "name", time.Minute), grant(t, s, "other", time.Minute)
+	var calls []*call
+	for _, req := range []driver.Request{req, req, other} {
+		calls = append(calls, s.newCall(releaseScript, "0", req.Name, "", req.Owner))
+	}
+	for i, err := range s.runCalls(t.Context(), calls) {
+		if want := []any{int64(1), int64(0), int64(1)}[i]; err != nil || calls[i].reply != want {
+			t.Errorf("release %d: %v, %v, want %v", i, calls[i].reply, err, want)
+		}
 	}
 }
