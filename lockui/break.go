@@ -35,17 +35,16 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	broken, err := s.client.Break(ctx, name, token)
-	if err != nil {
-		_ = p.record(ctx, "page of locks: break failed", append(attrs, slog.Any("error", err))...) // the first line is there
-	} else {
+	if err == nil {
 		_ = p.record(ctx, "page of locks: lock broken", append(attrs, slog.String("holder", broken[0].Holder))...)
-	}
-	switch {
-	case err == nil:
 		s.mu.Lock()
 		s.next = time.Time{} // The viewer asks at once, and sees what is left.
 		s.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_ = p.record(ctx, "page of locks: break failed", append(attrs, slog.Any("error", err))...) // the first line is there
+	switch {
 	case errors.Is(err, holdfast.ErrNotHeld):
 		http.Error(w, "Nothing was broken: this hold was over already.", http.StatusConflict)
 	case errors.Is(err, holdfast.ErrUnavailable):

@@ -19,8 +19,7 @@
 // # Requests to the stores
 //
 // Each store is listed once in 2 s for all viewers together, a slow one for a quarter of the time
-// at most, and none while nobody watches. A store that does not answer turns grey, and the page
-// shows how old its data is.
+// at most, and none while nobody watches. One that does not answer is shown as it was, in grey.
 //
 // # Safety
 //

@@ -74,10 +74,8 @@ func (p *page) isExposed(r *http.Request) bool {
 	if !r.ProtoAtLeast(1, 1) {
 		return true // the default of nginx; browsers do not speak it
 	}
-	for _, name := range proxyHeaders {
-		if r.Header.Get(name) != "" {
-			return true
-		}
+	if slices.ContainsFunc(proxyHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
+		return true
 	}
 	// The form of a browser, through a proxy that changes the Host.
 	if origin := r.Header.Get("Origin"); origin != "" {

@@ -86,7 +86,14 @@ func Handler(o Options) (http.Handler, error) {
 		names[name] = true
 		p.stores = append(p.stores, &store{name: name, client: s.Client})
 	}
-	return p.protect(p.routes()), nil
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /api/locks", p.serveLocks)
+	mux.HandleFunc("POST /break", p.breakHold)
+	if p.Metrics {
+		mux.HandleFunc("GET /metrics", p.serveMetrics)
+	}
+	return p.protect(mux), nil
 }
 
 // A page is what all viewers see.
@@ -99,14 +106,3 @@ type page struct {
 //
 //go:embed index.html page.css page.js icon.svg
 var files embed.FS
-
-func (p *page) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(files))
-	mux.HandleFunc("GET /api/locks", p.serveLocks)
-	mux.HandleFunc("POST /break", p.breakHold)
-	if p.Metrics {
-		mux.HandleFunc("GET /metrics", p.serveMetrics)
-	}
-	return mux
-}

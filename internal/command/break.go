@@ -71,8 +71,7 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	if token > 0 {
 		i := slices.IndexFunc(seen, func(hold holdfast.Record) bool { return hold.Token == token })
 		if i < 0 {
-			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold of %q has the token %d, it %s",
-				name, token, holderPhrase(seen[0], "is", "has been")), "holdfast show NAME"}
+			return &exitError{exitBusy, fmt.Errorf("nothing was broken: no hold has the token %d: %v", token, seen[0]), "holdfast show NAME"}
 		}
 		seen = seen[i : i+1]
 	}
@@ -100,16 +99,15 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	}
 	var out []byte
 	for _, hold := range broken {
-		out = fmt.Appendf(out, "broken: %q, which %s\n", name, holderPhrase(hold, "was", "had been"))
+		hold.Remaining = 0 // of what is over
+		out = fmt.Appendf(out, "broken: %v\n", hold)
 	}
 	return writeOutput(out)
 }
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lock) error {
-	for _, hold := range seen {
-		_, _ = fmt.Fprintf(os.Stderr, "%q %s.\n", seen.Name(), holderPhrase(hold, "is", "has been"))
-	}
+	_, _ = os.Stderr.Write(lockFields(seen))
 	question := "Break it? [y/N] "
 	if n := len(seen); n > 1 {
 		question = fmt.Sprintf("Break all %d holds? [y/N] ", n)
@@ -140,30 +138,7 @@ func checkUnchanged(ctx context.Context, client *holdfast.Client, seen lockview.
 	}
 	stillThere := func(hold holdfast.Record) bool { return lockview.SameHold(seen[0], hold) }
 	if !slices.ContainsFunc(now, stillThere) {
-		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %q %s", seen.Name(), holderPhrase(lockview.NewLock(now)[0], "is", "has been")), "again"}
+		return &exitError{exitBusy, fmt.Errorf("nothing was broken: meanwhile %v", lockview.NewLock(now)[0]), "again"}
 	}
 	return nil
-}
-
-// holderPhrase describes the holder of a lock, in the tense of the verbs.
-func holderPhrase(rec holdfast.Record, is, hasBeen string) string {
-	var text string
-	switch {
-	case rec.Kept:
-		text = is + " kept after its release"
-	case rec.Holder == "":
-		text = is + " held by somebody unknown"
-	default:
-		text = is + " held by " + lockview.Readable(rec.Holder)
-	}
-	if rec.Token > 0 {
-		text += fmt.Sprintf(" under token %d", rec.Token)
-	}
-	if d, ok := lockview.Age(rec); ok {
-		text += fmt.Sprintf(", and %s so for %s", hasBeen, lockview.ShortDuration(d))
-	}
-	if len(rec.Metadata) > 0 {
-		text += " (" + lockview.FormatMetadata(rec.Metadata) + ")"
-	}
-	return text
 }

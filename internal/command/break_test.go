@@ -59,7 +59,7 @@ func TestBreakOfChangedHold(t *testing.T) {
 			if !test.next {
 				return
 			}
-			want := fmt.Sprintf(`nothing was broken: meanwhile "x" is held by the-test under token %d`, next.Token())
+			want := fmt.Sprintf(`nothing was broken: meanwhile "x" held by "the-test" under token %d`, next.Token())
 			if !strings.HasPrefix(exit.err.Error(), want) {
 				t.Errorf("%q, want %q", exit.err, want)
 			}

@@ -75,19 +75,18 @@ func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) e
 		width = max(width, len(f.Check))
 	}
 	for _, f := range findings {
+		f.Found = oneLine(f.Found)
 		if d.json {
-			f.Found = oneLine(f.Found)
 			out.Write(jsonLine(struct {
 				doctor.Finding
 				Store string `json:"store"`
 			}{f, store}))
 			continue
 		}
-		found := oneLine(f.Found)
 		if f.Server != "" {
-			found = f.Server + ": " + found
+			f.Found = f.Server + ": " + f.Found
 		}
-		fmt.Fprintf(&out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, lockview.Readable(found))
+		fmt.Fprintf(&out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, lockview.Readable(f.Found))
 		if f.Want != "" {
 			fmt.Fprintf(&out, "         %*s  want: %s\n", width, "", lockview.Readable(f.Want))
 		}

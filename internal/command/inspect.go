@@ -44,7 +44,7 @@ func (c *cli) config(w io.Writer) *holdfast.Config {
 		case e.Kind == holdfast.EventWaiting && around != "" && e.By.Holder == around:
 			c.notice(w, "waiting for %q, which the run around this one holds until this one ends", e.Name)
 		case e.Kind == holdfast.EventWaiting && !c.verbose && (isTerminal(os.Stderr) || underCI()):
-			report = time.AfterFunc(announceDelay, func() { c.notice(w, "waiting for %q, which %s", e.Name, holderPhrase(*e.By, "is", "has been")) })
+			report = time.AfterFunc(announceDelay, func() { c.notice(w, "waiting for %v", *e.By) })
 		case e.Kind == holdfast.EventWaited && report != nil:
 			report.Stop()
 		}

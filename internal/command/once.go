@@ -94,7 +94,9 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	if r.slots.every > 0 {
 		run, err = once.Within(sup.Context(), client, r.name, r.slots.every, options, work)
 	} else {
-		options.Skew = skewOf(slot)
+		// The clocks of hosts may be apart by the length of a slot, so that there are two records
+		// of a job at most.
+		options.Skew = min(max(time.Minute, slot.End.Sub(slot.Start)), 24*time.Hour)
 		run, err = once.In(sup.Context(), client, r.name, slot, options, work)
 	}
 	switch held := !acquired.IsZero(); {
@@ -113,23 +115,15 @@ func (r *runCommand) runOnce(sup *supervise.Supervisor, client *holdfast.Client,
 	case notRun != nil:
 		return r.startFailed(notRun)
 	}
-	return r.commandEnded(result, length, r.releaseError(err))
+	if !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, once.ErrNotRecorded) {
+		err = nil // that of the command, which its exit code tells
+	}
+	return r.commandEnded(result, length, err)
 }
 
 // slotText shows a slot by the clock of its start.
 func slotText(slot once.Slot) string {
 	return slot.Start.Format(time.RFC3339) + "/" + slot.End.In(slot.Start.Location()).Format(time.RFC3339)
-}
-
-// releaseError returns err, an error of once.Within, if it concerns the end of the lock or the
-// record of the run, and nil otherwise.
-func (r *runCommand) releaseError(err error) error {
-	for _, bad := range []error{holdfast.ErrLost, holdfast.ErrUnavailable, once.ErrNotRecorded} {
-		if errors.Is(err, bad) {
-			return err
-		}
-	}
-	return nil
 }
 
 // nothingToDo explains why "once" has not run the command.

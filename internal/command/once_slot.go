@@ -80,12 +80,3 @@ func (s *slotFlags) at(now time.Time) (once.Slot, error) {
 	}
 	return cronlock.Slot(s.schedule, now)
 }
-
-// maxSkew bounds how long the record of a run outlasts its slot.
-const maxSkew = 24 * time.Hour
-
-// skewOf returns how far the clocks of hosts may be apart: the length of a slot, so that there are
-// two records of a job at most.
-func skewOf(slot once.Slot) time.Duration {
-	return min(max(time.Minute, slot.End.Sub(slot.Start)), maxSkew)
-}

@@ -56,15 +56,10 @@ func (r *runCommand) acquireAndRun(sup *supervise.Supervisor, client *holdfast.C
 		return r.startFailed(err)
 	}
 	held := time.Since(acquired)
-	return r.commandEnded(result, held, r.release(lock))
-}
-
-// release releases the lock, and keeps it taken for the rest of --min-hold.
-func (r *runCommand) release(lock *holdfast.Lock) error {
 	if rest := r.minHold - time.Since(lock.Since()); rest > 0 {
-		return lock.ReleaseKeep(max(rest, driver.MinTTL))
+		return r.commandEnded(result, held, lock.ReleaseKeep(max(rest, driver.MinTTL)))
 	}
-	return lock.Release()
+	return r.commandEnded(result, held, lock.Release())
 }
 
 // runUnderLock runs the command under a lock.
@@ -79,7 +74,16 @@ func (r *runCommand) runUnderLock(
 		r.page.lock.Store(lock)
 		defer r.page.lock.Store(nil)
 	}
-	r.extendShortLease(sup.Context(), lock)
+	// A lock that was waited for in the queue of a store has a lease of some seconds until its first
+	// renewal: the command, which --kill-after may have end seconds before that, would not be
+	// started. Without an answer the rest of the lease decides.
+	full := r.ttl
+	if r.maxHold > 0 {
+		full = min(full, r.maxHold)
+	}
+	if time.Until(lock.Deadline()) < full*2/3 {
+		_ = lock.Extend(sup.Context(), r.ttl)
+	}
 	command, err := r.buildCommand(path, client, lock)
 	if err != nil {
 		return supervise.Result{}, err
@@ -88,20 +92,6 @@ func (r *runCommand) runUnderLock(
 		defer f.Close() // nothing was written
 	}
 	return sup.Run(command, lock)
-}
-
-// extendShortLease gives the lock its TTL if less of it is left than a renewal in time leaves. A
-// lock that was waited for in the queue of a store has a lease of some seconds until its first
-// renewal: the command, which --kill-after may have end seconds before that, would not be started.
-// Without an answer the rest of the lease decides.
-func (r *runCommand) extendShortLease(ctx context.Context, lock *holdfast.Lock) {
-	full := r.ttl
-	if r.maxHold > 0 {
-		full = min(full, r.maxHold)
-	}
-	if time.Until(lock.Deadline()) < full*2/3 {
-		_ = lock.Extend(ctx, r.ttl)
-	}
 }
 
 // holderName returns what package holdfast would choose, but with the process that the user has
@@ -178,24 +168,18 @@ func (r *runCommand) commandEnded(result supervise.Result, held time.Duration, r
 	case result.Abandoned:
 		return &exitError{exitLost, errors.New("the command was killed, since holdfast was"), ""}
 	case result.Stopped:
-		return &exitError{exitLost, fmt.Errorf("the command was stopped: %w", r.stopReason(held, released)), ""}
+		reason := errors.New("the lock could not be renewed in time")
+		if r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin {
+			reason = errors.New("it had run for as long as --max-hold allows")
+		}
+		if errors.Is(released, holdfast.ErrLost) {
+			reason = released // which has it
+		} else if released != nil {
+			reason = fmt.Errorf("%w (and %w)", reason, released)
+		}
+		return &exitError{exitLost, fmt.Errorf("the command was stopped: %w", reason), ""}
 	case released != nil:
 		return &exitError{exitUnconfirmed, fmt.Errorf("the command has ended with exit code %d, but: %w", result.Code, released), ""}
 	}
 	return &exitError{code: result.Code}
-}
-
-// stopReason returns why a command was stopped.
-func (r *runCommand) stopReason(held time.Duration, released error) error {
-	reason := errors.New("the lock could not be renewed in time")
-	if r.maxHold > 0 && held > r.maxHold-r.killAfter-2*supervise.Margin {
-		reason = errors.New("it had run for as long as --max-hold allows")
-	}
-	switch {
-	case errors.Is(released, holdfast.ErrLost): // It has the reason.
-		return released
-	case released != nil:
-		return fmt.Errorf("%w (and %w)", reason, released)
-	}
-	return reason
 }

@@ -72,7 +72,7 @@ func TestWaitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		event := (&cli{}).config(&said).Hooks.Event
-		waiting := holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Holder: "other"}}
+		waiting := holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Name: "x", Holder: "other"}}
 		event(t.Context(), waiting)
 		time.Sleep(announceDelay - 1)
 		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
@@ -84,7 +84,7 @@ func TestWaitIsReported(t *testing.T) {
 		time.Sleep(announceDelay + 1)
 		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
 		synctest.Wait()
-		if got := said.String(); !strings.HasPrefix(got, `holdfast: waiting for "x", which is held by other`) {
+		if got := said.String(); !strings.HasPrefix(got, `holdfast: waiting for "x" held by "other"`) {
 			t.Errorf("a long wait: %q", got)
 		}
 	})
