@@ -25,12 +25,11 @@ import (
 // inherit that, as they would an ignored signal.
 func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	c, out := &cli{}, &output{}
+	c := &cli{}
 	root := newRoot(c, os.Args[1:])
-	root.SetOut(out)
 	root.SetErr(io.Discard) // what cobra says of the same error
 	err := root.Execute()
-	err = cmp.Or(err, out.err)
+	err = cmp.Or(err, c.out.err)
 	code := c.report(os.Stderr, err)
 	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
 		supervise.EndBy(interrupt.Signal)
@@ -48,6 +47,7 @@ type cli struct {
 	verbose   bool
 	maxOutage time.Duration // of the subcommands that wait; 0 is the default
 	json      bool          // of the subcommands with --json
+	out       output        // of cobra
 }
 
 // addMaxOutage adds the flag that bounds a wait while the store does not answer.
@@ -106,11 +106,12 @@ Exit code of every subcommand, beside its own:
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 
+	root.SetOut(&c.out)
 	root.AddCommand(newRun(c))
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(newElect(c), newOnce(c), newAcquire(c), newRenew(c), newRelease(c), newLs(c), newShow(c),
 			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
-		root.InitDefaultCompletionCmd()
+		root.InitDefaultCompletionCmd() // with the output that is set
 	}
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
