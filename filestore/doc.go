@@ -59,9 +59,9 @@
 // A file that the store has not written, or one that has another name elsewhere (cp -l), is an
 // error, [driver.ErrCorrupt], that names the file. Other names are not affected.
 //
-// A request reads all entries of its name, except a renewal before which only ends have changed:
-// beside 1,000 shared holds one more takes half a millisecond. A name with so many that its file
-// has 8 MB, some 20,000, gets no more. A waiter watches 32 of the processes that hold a name. It
+// A request reads all entries of its name: beside 1,000 shared holds one more takes half a
+// millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. The file does
+// not shrink before the name is free. A waiter watches 32 of the processes that hold a name. It
 // detects the death of any other when it looks at its place.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks

@@ -107,7 +107,7 @@ func roleFill(s *Store, _ []string) error {
 	if err != nil {
 		return err
 	}
-	middle := bytes.Index(file, []byte(endKey)) + len(endKey) + endWidth/2
+	middle := bytes.Index(file, []byte(`"until_ns":`)) + 20
 	limits := []uint64{uint64(middle)} // in the middle of an end, and of the entries
 	for limit := uint64(headerSize); limit < headerSize+1200; limit += 97 {
 		limits = append(limits, limit)

@@ -52,6 +52,11 @@ func (h *host) isThisBoot(m bootMark, written time.Time) bool {
 	if m.boot == h.boot {
 		return true
 	}
-	apart := h.bootMark().began - m.began
-	return !h.isOtherBoot(written) && max(apart, -apart) < sameBegin.Milliseconds()
+	return !h.isOtherBoot(written) && h.bootMark().apart(m) < sameBegin
+}
+
+// apart returns how far from each other two boots have begun.
+func (m bootMark) apart(other bootMark) time.Duration {
+	d := time.Duration(m.began-other.began) * time.Millisecond
+	return max(d, -d)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -31,6 +30,7 @@ type kernelLock struct {
 	name    string    // of the file
 	file    *os.File  // nil until it is needed
 	written time.Time // the time of the file when it was locked
+	text    []byte    // room for a name's file
 }
 
 func lockFile(number int) string { return fmt.Sprintf(".lock-%02d", number) }
@@ -113,15 +113,15 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 		return c, l.folder.notApplied("read", l.name, err)
 	}
 	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
-		line, isWhole := strings.CutSuffix(strings.Trim(string(text), " \n"), "}")
-		f := fields{rest: line + ",", ok: isWhole}
+		line, isWhole := bytes.CutSuffix(bytes.Trim(text, " \n"), []byte("}"))
+		f := fields{rest: append(line, ','), ok: isWhole}
 		f.number(`{"holdfast":`, counterFormat, counterFormat)
 		c.bootMark = f.bootMark()
 		c.mark = f.number(`"mark":`, 0, driver.MaxToken)
 		c.flushed = f.number(`"flushed":`, 0, driver.MaxToken)
 		c.last = f.number(`"last_token":`, 0, driver.MaxToken)
 		c.clock = f.number(`"clock":`, 0, driver.MaxToken)
-		if !f.ok || f.rest != "" {
+		if !f.ok || len(f.rest) > 0 {
 			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,11 +42,22 @@ func TestReadable(t *testing.T) {
 func shownIn(t *testing.T, text []byte) (name string, holders []string) {
 	t.Helper()
 	var header struct{ Name string }
-	var entries []struct{ Holder string }
 	stream := json.NewDecoder(bytes.NewReader(text))
-	if err := errors.Join(stream.Decode(&header), stream.Decode(&entries)); err != nil || stream.More() {
+	err := stream.Decode(&header)
+	type shown struct {
+		Token  int64
+		Holder string
+	}
+	var entries []shown
+	for err == nil && stream.More() {
+		var e shown
+		err = stream.Decode(&e)
+		entries = append(entries, e)
+	}
+	if err != nil {
 		t.Fatalf("%v, %s", err, text)
 	}
+	slices.SortFunc(entries, func(a, b shown) int { return cmp.Compare(a.Token, b.Token) })
 	for _, e := range entries {
 		holders = append(holders, e.Holder)
 	}
@@ -79,33 +91,20 @@ func TestManyEntries(t *testing.T) {
 		return req
 	}
 	held, _ := grantedTo(t, s, shared())
-	full := queue{}
-	file, err := os.Open(s.pathOf("name"))
+	text, err := os.ReadFile(s.pathOf("name"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	h, _, err := readHeader(file)
+	h, entries, _, err := decodeFile(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, entries, err := h.readEntries(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries[0].Data.line = ""
-	full.Restore(entries)
-	text, _ := encodeEntries(&full, "")
-	line := len(text) - len(entriesBegin+entriesEnd)
-	for size := 0; size < mostRead/2-64<<10; size += line {
-		last := entries[len(entries)-1]
+	full, last := h.encode(), entries[0]
+	for len(full) < mostRead/2-64<<10 {
+		full = append(full, fill(encodeEntry(&last), 512)...)
 		last.Owner, last.Token = newActor("name", fmt.Sprint(last.Token)).hash, last.Token+1
-		entries = append(entries, last)
 	}
-	full.Restore(entries[1:])
-	text, _ = encodeEntries(&full, "")
-	h.size = int64(len(text))
-	writeFile(t, s.pathOf("name"), string(h.encode())+string(text))
+	writeFile(t, s.pathOf("name"), string(full))
 	more := 0
 	for err := error(nil); err == nil; more++ {
 		var res driver.Result
@@ -122,7 +121,7 @@ func TestManyEntries(t *testing.T) {
 		t.Error(now, err)
 	}
 	released(t, s, held)
-	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != len(entries)-1+more-1 {
+	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != (mostRead/2-64<<10-headerSize)/512-1+more-1 {
 		t.Error(len(broken), more, err)
 	}
 	next(t, s, "name")
@@ -168,10 +167,10 @@ func TestChanges(t *testing.T) {
 		if _, got := shownIn(t, text); !slices.Equal(got, want) {
 			t.Fatalf("the file has the entries %v, want %v", got, want)
 		}
-		for at, rest := 0, text; bytes.Contains(rest, []byte(endKey)); rest = text[at:] {
-			at += bytes.Index(rest, []byte(endKey)) + len(endKey)
-			if at/pageSize != (at+endWidth-1)/pageSize {
-				t.Fatalf("the end at %d is in two pages", at)
+		for at, line := 0, []byte(nil); at < len(text); at += len(line) {
+			line = bytes.SplitAfterN(text[at:], []byte("\n"), 2)[0]
+			if at/pageSize != (at+len(line)-1)/pageSize {
+				t.Fatalf("the line at %d is in two pages", at)
 			}
 		}
 		longest = max(longest, int64(len(bytes.Join(bytes.Fields(text), nil))))

@@ -377,8 +377,8 @@ func TestRenewSome(t *testing.T) {
 func TestFolderDeletedMeanwhile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	err := s.change(t.Context(), fileName("name"), newActor("name", req.Owner), makesSession, func(st *state) error {
-		st.release(0)
+	err := s.do(t.Context(), fileName("name"), newActor("name", req.Owner), makesSession, func(st *state) error {
+		st.end(st.who.hash, 0)
 		return os.RemoveAll(s.dir)
 	})
 	wantError(t, err, os.ErrNotExist)

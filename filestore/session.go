@@ -42,13 +42,8 @@ type session struct {
 // An ownEntry is an entry that was made, or last renewed, through this Store.
 type ownEntry struct {
 	actor
-	until time.Duration // its end, as this Store knows it
-	holds bool          // or it is a place
-
-	// The change of the file of its name in which its line was where it is; 0 if that is not known.
-	change, line int64
-
-	before []string // the sessions whose death may bring a place forward
+	until  time.Duration // its end, as this Store knows it
+	before []string      // the sessions whose death may bring a place forward
 }
 
 // A watch waits for the death of a session for the places behind it.
@@ -169,9 +164,8 @@ func (f *folder) knock(id, hash string, token int64, before []string) {
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, whose line in the file begins at a
-// place, or that it has none.
-func (s *session) note(st *state, line int64) {
+// note keeps what there is to know of the entry of an actor, or that it has none.
+func (s *session) note(st *state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.entries) >= s.forgetAt {
@@ -188,11 +182,8 @@ func (s *session) note(st *state, line int64) {
 		return
 	}
 	position := i + 1 - len(st.queue.Holds())
-	own := &ownEntry{
-		actor: st.who, until: st.queue.Entries()[i].Until, holds: position <= 0,
-		change: st.header.change, line: line,
-	}
-	if !own.holds {
+	own := &ownEntry{actor: st.who, until: st.queue.Entries()[i].Until}
+	if position > 0 {
 		own.before = st.sessionsBefore(position)
 	}
 	s.keep(own.hash, own, lookStep*time.Duration(position))
@@ -240,7 +231,6 @@ func (s *session) watch(ctx context.Context, id string, step time.Duration) {
 	s.mu.Lock()
 	for _, own := range s.entries {
 		if slices.Contains(own.before, id) {
-			own.change = 0 // The next renewal reads the whole file.
 			places = append(places, own.actor)
 		}
 	}
@@ -286,14 +276,10 @@ func (s *session) receive() {
 func (s *session) send(hash string, token int64, before []string) {
 	s.mu.Lock()
 	own := s.entries[hash]
-	switch {
-	case own == nil:
-	case token < 0:
+	if own != nil && token < 0 {
 		first := *own
 		first.before = before[:min(len(before), maxBefore)]
 		s.keep(hash, &first, lookStep)
-	default:
-		own.change = 0
 	}
 	s.mu.Unlock()
 	if own != nil && token >= 0 {

@@ -7,10 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -31,7 +31,9 @@ type state struct {
 
 	opened *os.File // nil if it is missing
 	header header
-	former string // the entries as they were read
+	text   []byte  // what was read
+	former []entry // the same
+	free   []room  // the same
 	queue  queue
 
 	first    int64   // the token of the first place in the file; 0 if there is none
@@ -52,11 +54,11 @@ func newActor(name, owner string) actor {
 	return actor{name: name, owner: owner, hash: hex.EncodeToString(sum[:])}
 }
 
-// update makes a request under the kernel lock of a file. Nothing is done if begin, which is called
-// when the file is locked, returns false.
-func (f *folder) update(
-	own *session, file string, who actor, begin func() bool, request func(*state) error,
-) error {
+// update does a verb on the entries in a file under its kernel lock, and writes what has changed. The
+// owners of entries that have become holds, apart from the actor, and of those that were broken are
+// notified after it. If verb returns an error, nothing is written. Nothing is done if begin, which is
+// called when the file is locked, returns false.
+func (f *folder) update(own *session, file string, who actor, begin func() bool, verb func(*state) error) error {
 	lock := &f.locks[lockOf(file)]
 	if err := lock.lock(); err != nil {
 		return err
@@ -69,28 +71,20 @@ func (f *folder) update(
 		folder: f, lock: lock, file: file, who: who, own: own, now: f.store.host.uptime(),
 		living: map[string]bool{},
 	}
-	err := request(st)
+	err := st.read()
+	if err == nil {
+		err = cmp.Or(verb(st), st.failure)
+	}
+	if err == nil {
+		err = st.write()
+	}
+	if err == nil && own != nil && who.hash != "" {
+		own.note(st) // before others can read the entry, and send a notice
+	}
 	st.opened.Close() // or nothing, if it is nil
 	_ = setLock(lock.file, unlocked)
 	if err == nil {
 		st.tell()
-	}
-	return err
-}
-
-// apply does a verb on the entries in the file, and writes what has changed. The owners of entries
-// that have become holds, apart from the actor, and of those that were broken are notified after
-// it. If verb returns an error, nothing is written.
-func (st *state) apply(verb func(*state) error) error {
-	if err := st.read(); err != nil {
-		return err
-	}
-	if err := cmp.Or(verb(st), st.failure); err != nil {
-		return err
-	}
-	line, err := st.write()
-	if err == nil && st.own != nil && st.who.hash != "" {
-		st.own.note(st, line) // before others can read the entry, and send a notice
 	}
 	return err
 }
@@ -123,17 +117,17 @@ func (st *state) read() error {
 	}
 	var h header
 	var entries []entry
-	var text string
 	if err == nil {
-		h, text, err = readHeader(opened)
+		st.text, err = st.lock.readAll(opened, info.Size())
 	}
 	if err == nil {
-		st.former, entries, err = h.readEntries(opened)
+		h, entries, st.free, err = decodeFile(st.text)
 	}
 	if err == nil && (st.who.name != "" && h.name != st.who.name || fileName(h.name) != st.file) {
 		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.name)
 	}
-	isTorn := errors.Is(err, errNotOurs) && isCutHeader(text) && host.isOtherBoot(info.ModTime()) && !strings.Contains(text, `"`+host.boot+`"`)
+	isTorn := errors.Is(err, errNotOurs) && isCutHeader(st.text) && host.isOtherBoot(info.ModTime()) &&
+		!bytes.Contains(st.text[:min(len(st.text), headerSize)], []byte(`"`+host.boot+`"`))
 	switch {
 	case err == nil:
 	case isTorn, errors.Is(err, errUnmade):
@@ -142,7 +136,7 @@ func (st *state) read() error {
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
 		opened.Close() // or nothing, if it is nil
-		st.former = ""
+		st.text, st.free = nil, nil
 		return nil
 	default:
 		opened.Close()
@@ -151,10 +145,10 @@ func (st *state) read() error {
 		}
 		return corruptErr(st.folder.path(st.file), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
+	st.former = entries
 	if !host.isThisBoot(h.bootMark, info.ModTime()) {
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
-	h.bootMark = st.header.bootMark // A step of the clock may have come since the file was made.
 	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
 	if st.queue.Waiting() > 0 {
@@ -163,18 +157,17 @@ func (st *state) read() error {
 	return nil
 }
 
-// bury drops what has ended, and ends the entries of dead processes that are in the way of others:
-// those among the holds, the first place, and those right before the actor. It reports whether
-// there were any. Other dead ones stay until they are there.
+// bury drops what has ended, and the entries of dead processes right before the actor: those among
+// the holds, or the place before its own. It reports whether there were any. Each place looks at those
+// before it, so the dead elsewhere are dropped by others.
 func (st *state) bury() (found bool) {
-	st.tellLater(st.queue.Settle(st.now))
 	for {
-		var dead []string
-		entries := st.queue.Entries()
-		looked := slices.Clone(entries[:min(len(st.queue.Holds())+1, len(entries))])
+		st.tellLater(st.queue.Settle(st.now))
+		looked := st.queue.Holds()
 		if i := st.index(); i > len(looked) {
-			looked = append(looked, entries[i-1])
+			looked = st.queue.Entries()[i-1 : i]
 		}
+		var dead []string
 		for _, e := range looked {
 			if !st.inForce(e) {
 				dead = append(dead, e.Owner)
@@ -209,7 +202,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	public := encodeJSON(publicData{
 		Since: st.folder.store.host.wall().UTC(), Holder: req.Holder, Metadata: req.Metadata,
 	})
-	data := entryData{session: st.own.id, detached: req.Detached, public: string(public[1:])}
+	data := entryData{session: st.own.id, detached: req.Detached, public: public[1:]}
 	c, err := st.lock.readCounter()
 	if err != nil {
 		return res, err
@@ -236,12 +229,6 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	if own.Token == 0 {
 		return res, nil
 	}
-	// Half of the room is left to the other verbs, which change the length of a line by little.
-	if st.header.size > mostRead/2 {
-		return driver.Result{}, driver.NotApplied(fmt.Errorf(
-			"there are too many holds and places of %q: %d are all that fit into %s",
-			req.Name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
-	}
 	c.last = tokens.Last
 	return res, st.lock.writeCounter(c)
 }
@@ -258,54 +245,9 @@ func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
 	return own
 }
 
-// prolong renews the entry of the actor without a look at all others, and reports whether it can.
-// Nothing but ends may have changed since this Store has written or read them. So a hold is one
-// until its end. A place is one as long as the first hold is in force and one of the two excludes
-// the other.
-func (st *state) prolong(token int64, ttl time.Duration) (driver.Entry, bool) {
-	st.own.mu.Lock()
-	defer st.own.mu.Unlock()
-	known := st.own.entries[st.who.hash]
-	if known == nil || known.change == 0 {
-		return driver.Entry{}, false
-	}
-	file, _, err := st.folder.open(st.file, os.O_RDWR)
-	if err != nil {
-		return driver.Entry{}, false
-	}
-	defer file.Close()
-	h, _, err := readHeader(file)
-	if err != nil || h.change != known.change {
-		return driver.Entry{}, false
-	}
-	own, isOwn := readEntry(file, known.line)
-	isOwn = isOwn && own.Owner == st.who.hash && own.Until > st.now && (token == 0 || token == own.Token)
-	now := driver.Entry{State: driver.Held, Token: own.Token}
-	if isOwn && !known.holds {
-		first, isFirst := readEntry(file, h.at+int64(len(entriesBegin+" ")))
-		isOwn = isFirst && min(first.Limit, own.Limit) == 1 && st.inForce(&first) && st.failure == nil
-		now.State = driver.Waiting
-	}
-	until := max(own.Until, st.now+ttl)
-	if !isOwn || !writeEnd(file, own.Data.line, known.line, until) {
-		return driver.Entry{}, false
-	}
-	known.until = until
-	return now, true
-}
-
 // index returns where the entry of the actor is among all, or -1.
 func (st *state) index() int {
 	return slices.IndexFunc(st.queue.Entries(), func(e *entry) bool { return e.Owner == st.who.hash })
-}
-
-// release ends the entry of the actor.
-func (st *state) release(keep time.Duration) bool {
-	ended := st.end(st.who.hash, keep)
-	if st.queue.Waiting() > 0 {
-		st.bury()
-	}
-	return ended
 }
 
 // breakHolds ends the hold or keep that has a token, or all for 0, and returns what it ended.
@@ -314,9 +256,6 @@ func (st *state) breakHolds(token int64) (records []driver.Record) {
 	broken, promoted := st.queue.Break(token, st.now)
 	st.broken = broken
 	st.tellLater(promoted)
-	if st.queue.Waiting() > 0 {
-		st.bury()
-	}
 	for i := range st.broken {
 		records = append(records, st.record(&st.broken[i]))
 	}
@@ -332,69 +271,108 @@ func (st *state) holds() (records []driver.Record) {
 	return records
 }
 
-// write makes the file that of the state, which a verb has changed, and returns where the line of
-// the actor begins in it. That of a free name is deleted.
-func (st *state) write() (line int64, err error) {
+// write makes the file that of the state, which a verb has changed. That of a free name is deleted.
+// The line of the actor is the last to be written: if something fails, its entry is what it was.
+func (st *state) write() error {
 	if st.queue.Len() == 0 {
 		if st.opened == nil {
-			return 0, nil
+			return nil
 		}
 		_ = st.opened.Truncate(0) // An empty file is as none, if it cannot be deleted.
 		st.opened.Close()         // Windows does not delete it before.
-		return 0, wrapErr("delete", st.folder.path(st.file), st.folder.Remove(st.file))
+		return wrapErr("delete", st.folder.path(st.file), st.folder.Remove(st.file))
 	}
-	entries, begin := encodeEntries(&st.queue, st.who.hash)
-	line = st.header.at + int64(begin)
-	if string(entries) == st.former || st.writeOwnEnd(entries, begin) {
-		return line, nil
-	}
-	former, isNew := st.header, st.opened == nil
-	if isNew {
-		st.opened, err = st.folder.create(st.file)
-	}
-	st.header.change = max(former.change+1, int64(st.now))
-	st.header.at, st.header.size = headerSize, int64(len(entries))
-	if former.at != 0 && former.at < headerSize+st.header.size { // in the next page that is free
-		st.header.at += (former.at + former.size + headerSize - 1) / pageSize * pageSize
-	}
-	if err == nil {
-		_, err = st.opened.WriteAt(entries, st.header.at)
-	}
-	if err != nil {
-		if isNew {
-			_ = st.folder.Remove(st.file)
+	var err error
+	var own room
+	live := st.queue.Entries()
+	for _, e := range st.former {
+		switch {
+		case e.Token == live[0].Token && len(live) > 1:
+			live = live[1:]
+		case e.Token == live[0].Token:
+		case e.Owner == st.who.hash:
+			own = e.Data.room
+		case err == nil:
+			err = st.put(e.Data.room.at, fill(nil, e.Data.room.size))
 		}
-		return 0, st.folder.notApplied("write", st.file, err)
 	}
-	if _, err := st.opened.WriteAt(st.header.encode(), 0); err != nil {
-		return 0, wrapErr("write", st.folder.path(st.file), err)
+	host := &st.folder.store.host
+	mark := host.bootMark()
+	if err == nil && st.opened != nil && st.who.hash != "" && mark.apart(st.header.bootMark) > time.Second {
+		st.header.bootMark = mark // The file is of an earlier boot, or a step of the clock has come.
+		err = st.put(0, st.header.encode())
 	}
-	end := former.at + former.size
-	if !isNew {
-		end = max(end, st.header.at) // also up to the new ones behind them
+	if i := st.index(); err == nil && i >= 0 {
+		err = st.writeEntry(st.queue.Entries()[i])
+	} else if err == nil && own.size > 0 {
+		err = st.put(own.at, fill(nil, own.size))
 	}
-	for at := former.at; at < end; at += int64(len(blank)) {
-		_, _ = st.opened.WriteAt(blank[:min(int64(len(blank)), end-at)], at)
-	}
-	return st.header.at + int64(begin), nil
+	return err
 }
 
-// writeOwnEnd writes the end of the entry of the actor in place, if that is all that has changed,
-// and reports whether it has. So the others need not read all entries again.
-func (st *state) writeOwnEnd(entries []byte, begin int) bool {
-	i := st.index()
-	if i < 0 || len(entries) != len(st.former) {
-		return false
+// writeEntry writes the line of an entry, and makes the file if it is missing.
+func (st *state) writeEntry(e *entry) (err error) {
+	line, place := encodeEntry(e), e.Data.room
+	if place.size > 0 {
+		return st.put(place.at, fill(line, place.size))
 	}
-	own := st.queue.Entries()[i]
-	at := begin + strings.Index(string(entries[begin:]), endKey) + len(endKey)
-	end := at + endWidth
-	return string(entries[:at]) == st.former[:at] && string(entries[end:]) == st.former[end:] &&
-		writeEnd(st.opened, own.Data.line, st.header.at+int64(begin), own.Until)
+	size := (len(line)/roomStep + 1) * roomStep
+	if size > pageSize {
+		return fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
+	}
+	for _, place := range st.free {
+		if place.size >= size {
+			return st.put(place.at, fill(line, place.size))
+		}
+	}
+	at, text := len(st.text), []byte(nil)
+	if at == 0 {
+		if st.opened, err = st.folder.create(st.file); err != nil {
+			return st.folder.notApplied("write", st.file, err)
+		}
+		text = st.header.encode()
+	}
+	if at > mostRead/2 {
+		return driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
+			st.header.name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
+	}
+	if left := pageSize - (at+len(text))%pageSize; left < size {
+		text = append(text, fill(nil, left)...)
+	}
+	err = st.put(at, append(text, fill(line, size)...))
+	if err != nil && at == 0 {
+		_ = st.folder.Remove(st.file)
+	}
+	return err
 }
 
-// blank takes the place of former entries, which would mislead people.
-var blank = bytes.Repeat([]byte(" "), 64<<10)
+// put writes a text into the file, unless it is there.
+func (st *state) put(at int, text []byte) error {
+	former := st.text[min(at, len(st.text)):min(at+len(text), len(st.text))]
+	if bytes.Equal(former, text) {
+		return nil
+	}
+	_, err := st.opened.WriteAt(text, int64(at))
+	if err != nil { // A part of it may be there.
+		_, _ = st.opened.WriteAt(former, int64(at))
+		_ = st.opened.Truncate(int64(len(st.text)))
+	}
+	return st.folder.notApplied("write", st.file, err)
+}
+
+// readAll reads a file whole, if it has a size that a store may have written. What it returns lasts
+// until the next request: a waiting process has few pages of memory that are in use.
+func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
+	if size > mostRead {
+		return nil, errNotOurs
+	}
+	l.text = slices.Grow(l.text[:0], int(size))[:size]
+	_, err := file.ReadAt(l.text, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return l.text, err
+}
 
 // tell sends the notices to those whose entries have become holds or were broken. A place that has
 // come to the front is told the sessions of the holds, as a number below zero, unless it watches
@@ -434,7 +412,7 @@ func (st *state) sessionsBefore(position int) (ids []string) {
 	}
 	for _, e := range st.queue.Entries()[first:last] {
 		if id := e.Data.session; !e.Kept && !e.Data.detached && !slices.Contains(ids, id) {
-			ids = append(ids, strings.Clone(id)) // not the file
+			ids = append(ids, id)
 		}
 	}
 	return ids

@@ -122,7 +122,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		req.Place += clockStep
 	}
 	var res driver.Result
-	err := s.change(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
+	err := s.do(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
 		res, err = st.acquire(&req)
 		return err
 	})
@@ -140,14 +140,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs {
 		entry := driver.Entry{State: driver.Lost}
 		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
-			var isDone bool
-			if entry, isDone = st.prolong(req.Token, req.TTL+clockStep); isDone {
-				return nil
-			}
-			return st.apply(func(st *state) error {
-				entry = st.renew(req.Token, req.TTL+clockStep)
-				return nil
-			})
+			entry = st.renew(req.Token, req.TTL+clockStep)
+			return nil
 		})
 		switch {
 		case err == nil:
@@ -170,8 +164,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		req.Keep += clockStep
 	}
 	var ended bool
-	err := s.change(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
-		ended = st.release(req.Keep)
+	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
+		ended = st.end(st.who.hash, req.Keep)
 		return nil
 	})
 	if err != nil {
@@ -197,7 +191,7 @@ func (s *Store) show(
 	ctx context.Context, file, name string, verb func(*state) []driver.Record,
 ) ([]driver.Record, error) {
 	var records []driver.Record
-	err := s.change(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
+	err := s.do(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
 		records = verb(st)
 		return nil
 	})
@@ -211,8 +205,14 @@ func (s *Store) show(
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		var files []string
-		err := s.do(ctx, "", actor{}, makesNothing, func(st *state) (err error) {
-			files, err = st.folder.names()
+		err := s.bounded(ctx, "list", s.dir, func(func() bool) error {
+			f, err := s.currentFolder(false)
+			if err == nil {
+				files, err = f.names()
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil // Nothing is held in a folder that is missing.
+			}
 			return err
 		})
 		if err != nil {
@@ -305,55 +305,26 @@ const (
 	makesAll
 )
 
-// change makes a request that does a verb on the entries in a file.
-func (s *Store) change(
-	ctx context.Context, file string, who actor, makes missing, verb func(*state) error,
-) error {
-	return s.do(ctx, file, who, makes, func(st *state) error { return st.apply(verb) })
-}
-
-// do makes a request on a file, or on none if file is "". The requests that use the same kernel
-// lock begin in the order in which they were made, each when the one before it has ended: so a
-// Release ends what an Acquire before it has granted late. A request has a goroutine of its own,
-// which waits for the disk for as long as that hangs.
-//
-// do returns when ctx ends. A request that has the kernel lock by then goes on, and what becomes of
-// it is not known.
-func (s *Store) do(
-	ctx context.Context, file string, who actor, makes missing, verb func(*state) error,
-) error {
-	if err := ctx.Err(); err != nil {
-		return driver.NotApplied(err)
-	}
-	turn := s.turns[lockOf(file)]
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return driver.NotApplied(fmt.Errorf("a request before this one has not ended: %w", ctx.Err()))
-	case <-s.closing.Done():
-		return driver.ErrClosed
-	}
-	s.mu.Lock()
-	if s.isClosed() {
-		s.mu.Unlock()
-		<-turn
-		return driver.ErrClosed
-	}
-	done := make(chan error, 1)
-	claim := make(chan struct{}, 1) // is full if the request has begun, or never will
-	s.running.Go(func() {
-		err, hasBegun := os.ErrClosed, false
-		begin := func() bool {
-			select {
-			case claim <- struct{}{}:
-				hasBegun = true
-			default:
-			}
-			return hasBegun
+// do makes a request on a file. The requests that use the same kernel lock are made one after the
+// other: so a Release ends what an Acquire before it has granted late.
+func (s *Store) do(ctx context.Context, file string, who actor, makes missing, verb func(*state) error) error {
+	turn, lock := s.turns[lockOf(file)], filepath.Join(s.dir, lockFile(lockOf(file)))
+	return s.bounded(ctx, "lock", lock, func(begin func() bool) error {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return driver.NotApplied(ctx.Err())
+		case <-s.closing.Done():
+			return driver.ErrClosed
 		}
+		err := os.ErrClosed
 		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
 			var f *folder
 			if f, err = s.currentFolder(makes == makesAll); err != nil {
+				if errors.Is(err, fs.ErrNotExist) && makes < makesAll {
+					return nil // Nothing is held in a folder that is missing.
+				}
 				continue
 			}
 			own := f.session.Load()
@@ -364,26 +335,44 @@ func (s *Store) do(
 				err = f.update(own, file, who, begin, verb)
 			}
 		}
-		switch {
-		case errors.Is(err, os.ErrClosed):
+		if errors.Is(err, os.ErrClosed) {
 			err = driver.ErrClosed
-		case errors.Is(err, fs.ErrNotExist) && makes < makesAll && !hasBegun:
-			err = nil // Nothing is held in a folder that is missing.
 		}
-		<-turn
-		done <- err
+		return err
 	})
+}
+
+// bounded does what may wait for the disk, or for a process that is stopped, on a goroutine of its
+// own, and returns when ctx ends. If do has not called begin by then it gets false from it, and must
+// change nothing. Otherwise what becomes of it is not known.
+func (s *Store) bounded(ctx context.Context, verb, path string, do func(begin func() bool) error) error {
+	if err := ctx.Err(); err != nil {
+		return driver.NotApplied(err)
+	}
+	s.mu.Lock()
+	if s.isClosed() {
+		s.mu.Unlock()
+		return driver.ErrClosed
+	}
+	done := make(chan error, 1)
+	claim := make(chan struct{}, 1) // is full when do has begun, or never will
+	claims := func() bool {
+		select {
+		case claim <- struct{}{}:
+			return true
+		default:
+			return false
+		}
+	}
+	s.running.Go(func() { done <- do(sync.OnceValue(claims)) })
 	s.mu.Unlock()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 	}
-	select {
-	case claim <- struct{}{}:
-		lock := shownPath(filepath.Join(s.dir, lockFile(lockOf(file))))
-		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w", lock, errHangs, ctx.Err()))
-	default:
-		return ctx.Err()
+	if claims() {
+		return driver.NotApplied(fmt.Errorf("cannot %s %s: %w: %w", verb, shownPath(path), errHangs, ctx.Err()))
 	}
+	return ctx.Err()
 }

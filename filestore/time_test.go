@@ -109,7 +109,7 @@ func TestOtherFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later := strings.Replace(string(text), `{"holdfast":5`, `{"holdfast":6`, 1)
+		later := strings.Replace(string(text), `{"holdfast":6`, `{"holdfast":7`, 1)
 		f.step(step)
 		for _, other := range []string{"\n" + later, later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
 			writeFile(t, s.pathOf("name"), other)

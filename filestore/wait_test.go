@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"testing"
@@ -151,18 +150,9 @@ func TestRenewedPlace(t *testing.T) {
 	}{
 		"nothing":              {func(*scene) {}, driver.Waiting},
 		"the hold is released": {release, driver.Held},
-		"the hold is released by a process that is killed then": {func(s *scene) {
-			path := s.other.pathOf("name")
-			before, _ := os.ReadFile(path)
-			release(s)
-			after, _ := os.ReadFile(path)
-			at := bytes.Index(before, []byte(entriesBegin))
-			copy(after[at:], before[at:]) // The former entries are still there.
-			writeFile(s, path, string(after))
-		}, driver.Held},
-		"the holder dies": {func(s *scene) { s.holder.Session().Close() }, driver.Held},
-		"the hold ends":   {func(s *scene) { s.host.pass(ttl - time.Second) }, driver.Held},
-		"the place ends":  {func(s *scene) { s.host.pass(2 * ttl) }, driver.Lost},
+		"the holder dies":      {func(s *scene) { s.holder.Session().Close() }, driver.Held},
+		"the hold ends":        {func(s *scene) { s.host.pass(ttl - time.Second) }, driver.Held},
+		"the place ends":       {func(s *scene) { s.host.pass(2 * ttl) }, driver.Lost},
 		"the hold is renewed": {func(s *scene) {
 			renewedTo(s, s.holder, s.hold, driver.Held)
 			s.host.pass(ttl - time.Second)
