@@ -1,5 +1,5 @@
-// Package api holds the exported API of the module as text, so that every
-// change of it shows as a diff:
+// Package api holds the exported API of the module as text, so that every change of it shows as a
+// diff:
 //
 //	go test ./api -update
 package api
@@ -88,8 +88,8 @@ func list(t *testing.T, root string) string {
 	return strings.TrimLeft(out.String(), "\n")
 }
 
-// declarations returns the exported declarations of a package, sorted, without
-// comments and function bodies.
+// declarations returns the exported declarations of a package, sorted, without comments and
+// function bodies.
 func declarations(t *testing.T, dir string, files []string) []string {
 	t.Helper()
 	var lines []string

@@ -1,6 +1,5 @@
-// Package drivertest is the definition of a correct store: the contract of
-// package driver as a test suite, for the stores of this module and for any
-// other. An ordinary test runs it:
+// Package drivertest is the definition of a correct store: the contract of package driver as a test
+// suite, for the stores of this module and for any other. An ordinary test runs it:
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, drivertest.Harness{

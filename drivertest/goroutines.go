@@ -11,16 +11,14 @@ import (
 	"time"
 )
 
-// goroutinesLabel marks the goroutines of a case. A goroutine inherits the
-// labels of the goroutine that starts it, which distinguishes the goroutines of
-// cases that run at the same time.
+// goroutinesLabel marks the goroutines of a case. A goroutine inherits the labels of the goroutine
+// that starts it, which distinguishes the goroutines of cases that run at the same time.
 const goroutinesLabel = "drivertest"
 
 var caseNumber atomic.Int64
 
-// checkGoroutines makes the test fail if goroutines started from here on
-// outlive it. It must be called before other cleanups are registered, so that
-// it runs after them.
+// checkGoroutines makes the test fail if goroutines started from here on outlive it. It must be
+// called before other cleanups are registered, so that it runs after them.
 func checkGoroutines(tb testing.TB) {
 	id := strconv.FormatInt(caseNumber.Add(1), 10)
 	labels := pprof.Labels(goroutinesLabel, id)
@@ -42,8 +40,7 @@ func checkGoroutines(tb testing.TB) {
 	})
 }
 
-// labelledGoroutines returns the part of the goroutine profile that has the label
-// with this id.
+// labelledGoroutines returns the part of the goroutine profile that has the label with this id.
 func labelledGoroutines(id string) string {
 	var profile, left bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -96,8 +96,7 @@ func (r *caseRun) expectMetadata(name string, want map[string]string) {
 	}
 }
 
-// oddNames returns names that stores have been known to confuse or to fail on. No two
-// are equal.
+// oddNames returns names that stores have been known to confuse or to fail on. No two are equal.
 func oddNames() []string {
 	stem := strings.Repeat("n", driver.MaxName)
 	return []string{

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A recorder stands in for the *testing.T of a case and records how it fared,
-// so that a case may fail without failing the test of the suite.
+// A recorder stands in for the *testing.T of a case and records how it fared, so that a case may
+// fail without failing the test of the suite.
 type recorder struct {
 	testing.TB // what is not recorded goes to the real test
 

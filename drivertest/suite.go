@@ -50,8 +50,7 @@ func themes() []theme {
 	}
 }
 
-// Run tests a store against the contract of package driver. It returns when
-// all cases are done.
+// Run tests a store against the contract of package driver. It returns when all cases are done.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.New == nil {
@@ -137,8 +136,8 @@ func inBubble(t *testing.T, virtual bool, f func(t *testing.T)) {
 	f(t)
 }
 
-// execute runs the case against a backing of its own. It takes a testing.TB, and not a
-// *testing.T, so that the suite can itself be tested.
+// execute runs the case against a backing of its own. It takes a testing.TB, and not a *testing.T,
+// so that the suite can itself be tested.
 func (c testCase) execute(tb testing.TB, h Harness, have features) {
 	tb.Helper()
 	tb.Cleanup(func() {

@@ -1,5 +1,5 @@
-// Package examples runs the example programs and checks what they print, on
-// each store that needs no server.
+// Package examples runs the example programs and checks what they print, on each store that needs
+// no server.
 package examples
 
 import (

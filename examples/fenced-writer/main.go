@@ -1,6 +1,6 @@
-// Fenced-writer shows the purpose of the fencing token. A holder that was paused past the
-// end of its lock resumes and writes. The resource rejects the write, because it has seen a
-// greater token since.
+// Fenced-writer shows the purpose of the fencing token. A holder that was paused past the end of
+// its lock resumes and writes. The resource rejects the write, because it has seen a greater token
+// since.
 //
 //	go run ./examples/fenced-writer
 package main
@@ -19,8 +19,8 @@ import (
 	_ "github.com/holdfast-go/holdfast/memstore"
 )
 
-// A register accepts a write only with a token that is not smaller than every token it has
-// seen. The same in SQL:
+// A register accepts a write only with a token that is not smaller than every token it has seen.
+// The same in SQL:
 //
 //	UPDATE register SET value = $1, token = $2 WHERE token <= $2
 type register struct {
@@ -48,8 +48,8 @@ func main() {
 	defer locks.Close()
 
 	var r register
-	// NoRenew and a short TTL simulate a process that is stopped, swapped out, or cut off:
-	// it does not renew its lock, and does not notice that.
+	// NoRenew and a short TTL simulate a process that is stopped, swapped out, or cut off: it does
+	// not renew its lock, and does not notice that.
 	paused, err := locks.Acquire(ctx, "register", &holdfast.Options{TTL: 100 * time.Millisecond, NoRenew: true})
 	if err != nil {
 		log.Fatal(err)

@@ -1,5 +1,5 @@
-// Long-job outlives its TTL twice: once with automatic renewal, which is the default, and
-// once by extending the lock manually before each step.
+// Long-job outlives its TTL twice: once with automatic renewal, which is the default, and once by
+// extending the lock manually before each step.
 //
 //	go run ./examples/long-job
 package main
@@ -53,8 +53,8 @@ func heartbeat(ctx context.Context, locks *holdfast.Client) error {
 	return lock.Release()
 }
 
-// extendManually extends the lock by the time of a step before each step. If a step hangs,
-// the lock is not renewed, and another process can acquire it when the TTL is over.
+// extendManually extends the lock by the time of a step before each step. If a step hangs, the lock
+// is not renewed, and another process can acquire it when the TTL is over.
 func extendManually(ctx context.Context, locks *holdfast.Client) error {
 	lock, err := locks.Acquire(ctx, "import:customers", &holdfast.Options{TTL: ttl, NoRenew: true})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Order-once processes each order once, although three workers race for all of them. A
-// worker that does not get the lock of an order at once goes on to the next order. A worker
-// that gets it checks whether the order is done already.
+// Order-once processes each order once, although three workers race for all of them. A worker that
+// does not get the lock of an order at once goes on to the next order. A worker that gets it checks
+// whether the order is done already.
 //
 //	go run ./examples/order-once
 //	HOLDFAST_STORE=file:///tmp/orders go run ./examples/order-once

@@ -1,5 +1,5 @@
-// Report runs a piece of work under a lock with Client.Do: acquire, run,
-// release, and the work's context ends if the lock is lost.
+// Report runs a piece of work under a lock with Client.Do: acquire, run, release, and the work's
+// context ends if the lock is lost.
 //
 //	go run ./examples/report
 package main
@@ -37,8 +37,8 @@ func main() {
 	}
 }
 
-// writeReport stops between two lines when its context ends: then the lock is lost, or the
-// program is to end.
+// writeReport stops between two lines when its context ends: then the lock is lost, or the program
+// is to end.
 func writeReport(ctx context.Context, out *os.File) error {
 	for _, line := range []string{"orders: 42", "refunds: 1", "complaints: 0"} {
 		if err := context.Cause(ctx); err != nil {

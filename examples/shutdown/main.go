@@ -1,6 +1,6 @@
-// Shutdown shows the order in which a service ends: first the HTTP server, which lets the
-// requests in progress finish under their locks, then the background work, and finally the
-// Client, which releases the remaining locks.
+// Shutdown shows the order in which a service ends: first the HTTP server, which lets the requests
+// in progress finish under their locks, then the background work, and finally the Client, which
+// releases the remaining locks.
 //
 //	go run ./examples/shutdown
 package main
@@ -89,9 +89,8 @@ func serveUntilDone(ctx context.Context, listener net.Listener, locks *holdfast.
 	background.Wait()
 	_, vacant := election.New(locks, "scheduler", nil).Leader(limit)
 	fmt.Println("the leader has resigned:", vacant)
-	// Close ends the context of a lock that is still held now, by a handler that has
-	// outlasted the limit. The lock is released when the handler has stopped, or at its
-	// deadline.
+	// Close ends the context of a lock that is still held now, by a handler that has outlasted the
+	// limit. The lock is released when the handler has stopped, or at its deadline.
 	return errors.Join(err, locks.Close())
 }
 

@@ -1,6 +1,6 @@
-// Worker-pool drains one list of jobs with three processes, and each job is done once: a
-// worker that finds a job done goes on to the next one. If a worker crashes, its job is
-// free after the TTL, and a worker that waits for it does it.
+// Worker-pool drains one list of jobs with three processes, and each job is done once: a worker
+// that finds a job done goes on to the next one. If a worker crashes, its job is free after the
+// TTL, and a worker that waits for it does it.
 //
 //	go run ./examples/worker-pool
 //	HOLDFAST_STORE=redis://localhost:6379 go run ./examples/worker-pool

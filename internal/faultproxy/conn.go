@@ -82,8 +82,8 @@ func (c *proxiedConn) waitToPass(way Direction, bytes []byte) bool {
 	}
 }
 
-// shouldForward reports whether these bytes are forwarded. It returns false for the request
-// or reply that is to be lost.
+// shouldForward reports whether these bytes are forwarded. It returns false for the request or
+// reply that is to be lost.
 func (c *proxiedConn) shouldForward(way Direction, bytes []byte) bool {
 	p := c.proxy
 	p.mu.Lock()

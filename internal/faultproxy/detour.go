@@ -17,8 +17,8 @@ var defaultPorts = map[string]string{
 }
 
 // Detour starts a proxy to each server in the URL of a store, or to its endpoint, and returns them
-// with a URL that leads through them. If there is no such server, or the connection is encrypted, there are no
-// proxies and the URL is unchanged.
+// with a URL that leads through them. If there is no such server, or the connection is encrypted,
+// there are no proxies and the URL is unchanged.
 func Detour(store string) (string, []*Proxy, error) {
 	u, err := url.Parse(store)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package faultproxy is a TCP proxy that injects faults, for tests of stores that use a
-// server. It delays traffic, loses a request or its reply, holds back one direction or
-// both, and closes connections.
+// Package faultproxy is a TCP proxy that injects faults, for tests of stores that use a server. It
+// delays traffic, loses a request or its reply, holds back one direction or both, and closes
+// connections.
 //
-// The faults can be set at any time and apply to all connections. The bytes of a connection
-// are never reordered, and none is lost unless the connection is closed then, as in TCP
-// itself.
+// The faults can be set at any time and apply to all connections. The bytes of a connection are
+// never reordered, and none is lost unless the connection is closed then, as in TCP itself.
 package faultproxy
 
 import (
@@ -70,17 +69,17 @@ func Listen(target string) (*Proxy, error) {
 // Addr returns the address to connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Delay delays everything in one direction by a random time between min and max. Zeros end
-// the delay.
+// Delay delays everything in one direction by a random time between min and max. Zeros end the
+// delay.
 func (p *Proxy) Delay(way Direction, min, max time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay[way] = [2]time.Duration{min, max}
 }
 
-// Hold blocks one direction until Pass. Connections stay open. What is sent arrives late
-// or, if the connection is closed meanwhile, never. Hold of both directions is a network
-// that drops everything; new connections seem to succeed.
+// Hold blocks one direction until Pass. Connections stay open. What is sent arrives late or, if the
+// connection is closed meanwhile, never. Hold of both directions is a network that drops
+// everything; new connections seem to succeed.
 func (p *Proxy) Hold(way Direction) { p.setGate(&p.gates[way], make(chan struct{})) }
 
 // Pass ends Hold.
@@ -116,13 +115,12 @@ func (p *Proxy) SetTarget(target string) {
 	p.target = target
 }
 
-// LoseRequest loses the next request that matches, on any connection, and closes that
-// connection. A request is what one read from the client returns. A nil match matches any
-// request.
+// LoseRequest loses the next request that matches, on any connection, and closes that connection. A
+// request is what one read from the client returns. A nil match matches any request.
 func (p *Proxy) LoseRequest(match func(request []byte) bool) { p.setLoss(match, false) }
 
-// LoseReply forwards the next request that matches, waits for the reply, and closes the
-// connection instead of forwarding the reply.
+// LoseReply forwards the next request that matches, waits for the reply, and closes the connection
+// instead of forwarding the reply.
 func (p *Proxy) LoseReply(match func(request []byte) bool) { p.setLoss(match, true) }
 
 // LostReplies returns how many replies were lost.

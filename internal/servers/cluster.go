@@ -17,8 +17,7 @@ type RedisCluster struct {
 	Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster and returns when all its nodes report that it is
-// complete.
+// StartRedisCluster starts a cluster and returns when all its nodes report that it is complete.
 func StartRedisCluster(tb testing.TB, args ...string) *RedisCluster {
 	tb.Helper()
 	const masters = 3
@@ -54,8 +53,8 @@ func (c *RedisCluster) Addrs() []string {
 	return addrs
 }
 
-// BeginMove begins to move a hash slot from one master to another. From now on the first
-// one serves the keys that it still has, and redirects clients for the others.
+// BeginMove begins to move a hash slot from one master to another. From now on the first one serves
+// the keys that it still has, and redirects clients for the others.
 func (c *RedisCluster) BeginMove(slot int, from, to *Redis) {
 	to.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "IMPORTING", from.Do("CLUSTER", "MYID"))
 	from.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "MIGRATING", to.Do("CLUSTER", "MYID"))

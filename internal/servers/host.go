@@ -12,8 +12,8 @@ import (
 )
 
 // A Host is a testing.TB for programs that are no tests. Its creator must close it, best by defer:
-// then the servers end with the program, even if that panics. The zero value is ready to
-// use. Helper and Logf do nothing: the error of a server that failed contains its log.
+// then the servers end with the program, even if that panics. The zero value is ready to use.
+// Helper and Logf do nothing: the error of a server that failed contains its log.
 type Host struct {
 	testing.TB // nil: what this package does not call is not there
 
@@ -26,8 +26,8 @@ type Host struct {
 // A fatalPanic is the value with which Fatal panics. Do recovers it.
 type fatalPanic struct{ err error }
 
-// Do calls f and returns the error with which f, or a server on its behalf, has called
-// Fatal. Different goroutines may call it at the same time, for different servers.
+// Do calls f and returns the error with which f, or a server on its behalf, has called Fatal.
+// Different goroutines may call it at the same time, for different servers.
 func (h *Host) Do(f func()) (err error) {
 	defer func() {
 		switch cause := recover().(type) {
@@ -42,8 +42,8 @@ func (h *Host) Do(f func()) (err error) {
 	return nil
 }
 
-// Close ends the servers and removes their folders, the last one first. It returns what
-// could not be cleaned up, and the errors of Error.
+// Close ends the servers and removes their folders, the last one first. It returns what could not
+// be cleaned up, and the errors of Error.
 func (h *Host) Close() error {
 	for _, cleanup := range slices.Backward(h.cleanups) {
 		if err := h.Do(cleanup); err != nil {

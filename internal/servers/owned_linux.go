@@ -22,9 +22,9 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 	return starts
 })
 
-// startOwned starts a process that dies with this one. The SysProcAttr of cmd must be set.
-// The process is in a process group of its own: Ctrl-C reaches this process alone, which
-// ends the other in good order.
+// startOwned starts a process that dies with this one. The SysProcAttr of cmd must be set. The
+// process is in a process group of its own: Ctrl-C reaches this process alone, which ends the other
+// in good order.
 func startOwned(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 	result := make(chan error)

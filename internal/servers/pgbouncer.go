@@ -18,8 +18,8 @@ type PgBouncer struct {
 	Addr string // host:port
 }
 
-// StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless the args
-// contain another. The args are configuration, as in "pool_mode=session".
+// StartPgBouncer starts a PgBouncer in front of p, in transaction mode unless the args contain
+// another. The args are configuration, as in "pool_mode=session".
 func StartPgBouncer(tb testing.TB, p *Postgres, args ...string) *PgBouncer {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(p.Addr)

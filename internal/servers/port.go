@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// The ports of servers are below those that systems use for outgoing connections, so that a
-// port is still free when its server is started again. The bus of a Redis Cluster node is
-// busOffset above its port.
+// The ports of servers are below those that systems use for outgoing connections, so that a port is
+// still free when its server is started again. The bus of a Redis Cluster node is busOffset above
+// its port.
 //
-// A process has a block of ports for itself, and takes them in turn. Else the port of a
-// server that was killed could soon be that of another test's server, which the clients,
-// the replicas and the Sentinels of the dead server would take for it.
+// A process has a block of ports for itself, and takes them in turn. Else the port of a server that
+// was killed could soon be that of another test's server, which the clients, the replicas and the
+// Sentinels of the dead server would take for it.
 const (
 	firstPort = 10000
 	lastPort  = 21999

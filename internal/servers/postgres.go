@@ -17,16 +17,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Postgres is a PostgreSQL server. Every user of this host may connect to it as the
-// superuser "postgres". Kill ends it without a checkpoint, as a crash does.
+// Postgres is a PostgreSQL server. Every user of this host may connect to it as the superuser
+// "postgres". Kill ends it without a checkpoint, as a crash does.
 type Postgres struct {
 	*Process
 	Addr string // host:port
 	dir  string // of the data
 }
 
-// StartPostgres starts a PostgreSQL with an empty cluster: UTF-8, locale C,
-// fsync on. The args are configuration, as in "fsync=off".
+// StartPostgres starts a PostgreSQL with an empty cluster: UTF-8, locale C, fsync on. The args are
+// configuration, as in "fsync=off".
 func StartPostgres(tb testing.TB, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
@@ -34,8 +34,8 @@ func StartPostgres(tb testing.TB, args ...string) *Postgres {
 	return startPostgres(tb, dir, args...)
 }
 
-// StartPostgresStandby starts a hot standby of p that streams from it. Its
-// application_name, for synchronous_standby_names of the primary, is name.
+// StartPostgresStandby starts a hot standby of p that streams from it. Its application_name, for
+// synchronous_standby_names of the primary, is name.
 func StartPostgresStandby(tb testing.TB, p *Postgres, name string, args ...string) *Postgres {
 	tb.Helper()
 	dir := postgresDir(tb)
@@ -89,8 +89,8 @@ func (p *Postgres) Promote() {
 	postgresTool(p.tb, "pg_ctl", "promote", "--wait", "--pgdata", p.dir)
 }
 
-// postgresDir creates a folder that the user that runs the server can use. TB.TempDir does
-// not when root runs the test.
+// postgresDir creates a folder that the user that runs the server can use. TB.TempDir does not when
+// root runs the test.
 func postgresDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-postgres-")

@@ -37,8 +37,8 @@ func createCluster(tb testing.TB, dir string) {
 	cachedCluster.archive = runTool(tb, nil, "tar", "-cf", "-", "-C", dir, "data")
 }
 
-// postgresProgram returns the path of a program of the PostgreSQL server. On Debian these
-// programs are not on the PATH, and there can be many versions: it returns the newest one.
+// postgresProgram returns the path of a program of the PostgreSQL server. On Debian these programs
+// are not on the PATH, and there can be many versions: it returns the newest one.
 func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	var folders []string
@@ -77,8 +77,8 @@ func runTool(tb testing.TB, input []byte, path string, args ...string) []byte {
 	return output
 }
 
-// unprivileged returns a user other than root, because PostgreSQL does not run as root. It
-// returns nil if this process does not run as root.
+// unprivileged returns a user other than root, because PostgreSQL does not run as root. It returns
+// nil if this process does not run as root.
 func unprivileged(tb testing.TB) *syscall.Credential {
 	tb.Helper()
 	if os.Geteuid() != 0 {

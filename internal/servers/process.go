@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// startBound is how long a server may take until it is ready, on a machine that is busy
-// with other things.
+// startBound is how long a server may take until it is ready, on a machine that is busy with other
+// things.
 const startBound = 60 * time.Second
 
 // A serverSpec describes how to run one server.
@@ -78,8 +78,8 @@ func findProgram(tb testing.TB, name string) string {
 	return path
 }
 
-// Start starts the server, which must not be running, and returns when it is ready. Its
-// data is as the last run left it.
+// Start starts the server, which must not be running, and returns when it is ready. Its data is as
+// the last run left it.
 func (s *Process) Start() {
 	s.tb.Helper()
 	if err := s.startProcess(); err != nil {

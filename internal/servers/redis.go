@@ -24,8 +24,8 @@ type Redis struct {
 	dir  string
 }
 
-// StartRedis starts a Redis that keeps its data in memory only. The args are
-// configuration, as in "--appendonly", "yes".
+// StartRedis starts a Redis that keeps its data in memory only. The args are configuration, as in
+// "--appendonly", "yes".
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	dir, port := tb.TempDir(), strconv.Itoa(freePort(tb))
@@ -81,8 +81,7 @@ func (r *Redis) Do(args ...string) string {
 	return reply
 }
 
-// pingRedis returns nil if the server responds to commands. A server that requires a
-// password does.
+// pingRedis returns nil if the server responds to commands. A server that requires a password does.
 func pingRedis(addr string) error {
 	_, err := sendCommand(addr, "PING")
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {

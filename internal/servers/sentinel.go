@@ -58,8 +58,8 @@ func (s *RedisSentinel) MasterAddr() string {
 	return net.JoinHostPort(host, port)
 }
 
-// Failover has the Sentinels make a replica the master, as an operator does before
-// maintenance. It returns before that has happened.
+// Failover has the Sentinels make a replica the master, as an operator does before maintenance. It
+// returns before that has happened.
 func (s *RedisSentinel) Failover() {
 	s.tb.Helper()
 	if _, err := sendCommand(s.Sentinels[0], "SENTINEL", "FAILOVER", s.Master); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
-// A server does not outlive the test process, even one that is killed. The test
-// runs itself as a process that starts a server and waits.
+// A server does not outlive the test process, even one that is killed. The test runs itself as a
+// process that starts a server and waits.
 func TestServerDiesWithTheTest(t *testing.T) {
 	if os.Getenv("SERVERS_TEST_CHILD") != "" {
 		os.Stdout.WriteString("pid " + strconv.Itoa(StartRedis(t).PID()) + "\n")

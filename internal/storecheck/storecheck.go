@@ -1,6 +1,6 @@
-// Package storecheck has checks that the tests of several stores make in addition to
-// package drivertest: the errors of an unfit server, and the URLs that are opened. Its
-// Eventually is that of all tests.
+// Package storecheck has checks that the tests of several stores make in addition to package
+// drivertest: the errors of an unfit server, and the URLs that are opened. Its Eventually is that
+// of all tests.
 package storecheck
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// callTimeout is how long a call may take. errorTimeout is how long a call may take
-// that returns an error.
+// callTimeout is how long a call may take. errorTimeout is how long a call may take that returns an
+// error.
 const (
 	callTimeout  = 20 * time.Second
 	errorTimeout = callTimeout / 2
@@ -55,9 +55,9 @@ func Calls(s driver.Store, req driver.Request) map[string]func(context.Context) 
 	}
 }
 
-// Fails checks the errors of these verbs. Each must come within errorTimeout, match
-// target, and contain wantText. It must not contain the word "Secret", which the
-// tests put into owners and passwords.
+// Fails checks the errors of these verbs. Each must come within errorTimeout, match target, and
+// contain wantText. It must not contain the word "Secret", which the tests put into owners and
+// passwords.
 func Fails(t *testing.T, s driver.Store, req driver.Request,
 	target error, wantText string, verbs ...string,
 ) {
@@ -77,9 +77,8 @@ func Fails(t *testing.T, s driver.Store, req driver.Request,
 	}
 }
 
-// Opens checks whether the opener of its scheme opens a URL. The error of a refusal
-// must mean that nothing was changed, and must not contain "Secret". Nothing may be
-// dialed.
+// Opens checks whether the opener of its scheme opens a URL. The error of a refusal must mean that
+// nothing was changed, and must not contain "Secret". Nothing may be dialed.
 func Opens(t *testing.T, text string, good bool) {
 	t.Helper()
 	u, err := url.Parse(text)

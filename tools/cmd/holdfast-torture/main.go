@@ -1,11 +1,11 @@
 //go:build unix
 
-// Command holdfast-torture finds out whether the locks of a store are locks. Worker processes
-// take, hold, extend and release them while they are paused and killed, and their network and
-// their servers fail. Every step is logged by one clock, and package torture judges the log.
+// Command holdfast-torture finds out whether the locks of a store are locks. Worker processes take,
+// hold, extend and release them while they are paused and killed, and their network and their
+// servers fail. Every step is logged by one clock, and package torture judges the log.
 //
-// Exit code: 0 if nothing was found, 1 if a promise was broken, 2 if the command line is wrong,
-// 69 if the torture could not be carried out, 130 if it was interrupted.
+// Exit code: 0 if nothing was found, 1 if a promise was broken, 2 if the command line is wrong, 69
+// if the torture could not be carried out, 130 if it was interrupted.
 package main
 
 import (
@@ -46,8 +46,8 @@ const (
 // workerEnv makes this program a worker process.
 const workerEnv = "HOLDFAST_TORTURE_WORKER"
 
-// longHolds is how many in a hundred holds last up to three TTLs: enough to coincide with
-// faults, and few enough to leave the locks to other workers.
+// longHolds is how many in a hundred holds last up to three TTLs: enough to coincide with faults,
+// and few enough to leave the locks to other workers.
 const longHolds = 2
 
 func main() {

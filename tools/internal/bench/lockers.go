@@ -50,8 +50,8 @@ func Memory() []Contender {
 	}}
 }
 
-// poolSize is the number of connections of a contender that uses one for each call in
-// flight. More connections made none of them faster on the machines tried.
+// poolSize is the number of connections of a contender that uses one for each call in flight. More
+// connections made none of them faster on the machines tried.
 const poolSize = 64
 
 var errHeld = errors.New("the name is held")

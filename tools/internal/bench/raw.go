@@ -32,9 +32,9 @@ func (p *rawPair) Close() error { return p.close() }
 
 const rawRelease = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`
 
-// rawGrant sets the key as SET NX PX does, and creates a fencing token with it: above the last
-// one, and above those of a counter that was lost. A token that is not created in one step with
-// the grant may be out of order.
+// rawGrant sets the key as SET NX PX does, and creates a fencing token with it: above the last one,
+// and above those of a counter that was lost. A token that is not created in one step with the
+// grant may be out of order.
 const rawGrant = `
 local last, now = tonumber(redis.call("GET", KEYS[2])), redis.call("TIME")
 local token = math.max((last or 0) + 1, now[1] * 1000000 + now[2])

@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-go/holdfast/redisstore"
 )
 
-// newRedis returns a go-redis client with the settings that every contender on go-redis
-// uses. With ContextTimeoutEnabled the client obeys the time-outs of the libraries; without
-// it, a server that hangs costs 3 s each time.
+// newRedis returns a go-redis client with the settings that every contender on go-redis uses. With
+// ContextTimeoutEnabled the client obeys the time-outs of the libraries; without it, a server that
+// hangs costs 3 s each time.
 func newRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: poolSize, ContextTimeoutEnabled: true})
 }

@@ -63,8 +63,8 @@ func (c *checker) allowViolation(kind, text string, leases ...*lease) {
 	c.outside = append(c.outside, c.history.newViolation(kind, text, leases))
 }
 
-// newViolation returns a violation with the events of the leases, and the faults of their
-// processes and of the servers meanwhile.
+// newViolation returns a violation with the events of the leases, and the faults of their processes
+// and of the servers meanwhile.
 func (h *history) newViolation(kind, text string, leases []*lease) Violation {
 	v := Violation{Kind: kind, Text: text}
 	if len(leases) == 0 {
@@ -158,9 +158,9 @@ func (c *checker) checkOverlaps(leases []*lease) {
 	}
 }
 
-// checkTokens finds a grant with a token that is not greater than that of a grant that had
-// returned before this one was requested, two leases with the same token, and a change of the
-// token of a lease.
+// checkTokens finds a grant with a token that is not greater than that of a grant that had returned
+// before this one was requested, two leases with the same token, and a change of the token of a
+// lease.
 func (c *checker) checkTokens(leases []*lease) {
 	byRequest := slices.SortedFunc(slices.Values(leases), func(l, b *lease) int { return cmp.Compare(l.requestedAt, b.requestedAt) })
 	var greatest *lease
@@ -209,8 +209,8 @@ func nextHolders(leases []*lease) iter.Seq2[*lease, *lease] {
 	}
 }
 
-// checkContexts finds a context that was seen to end after the next holder had the lock, by
-// more than a busy machine explains.
+// checkContexts finds a context that was seen to end after the next holder had the lock, by more
+// than a busy machine explains.
 func (c *checker) checkContexts(leases []*lease) {
 	for l, next := range nextHolders(leases) {
 		if next == nil || l.releasedAt != 0 {
@@ -228,8 +228,8 @@ func (c *checker) checkContexts(leases []*lease) {
 	}
 }
 
-// checkDoResults finds work under Do that lasted longer than its lock, although
-// Do returned nil. The leases are in the order of their grants.
+// checkDoResults finds work under Do that lasted longer than its lock, although Do returned nil.
+// The leases are in the order of their grants.
 func (c *checker) checkDoResults(leases []*lease) {
 	for l, next := range nextHolders(leases) {
 		switch {
@@ -242,10 +242,10 @@ func (c *checker) checkDoResults(leases []*lease) {
 	}
 }
 
-// checkRefusals finds attempts that were refused with ErrHeld at a time when the lock
-// cannot have been held: all servers had been stopped for longer than a TTL when the
-// attempt began, and were still stopped when it returned. A session whose server is stopped goes on
-// until its client ends it, a TTL after the last renewal that may have been applied.
+// checkRefusals finds attempts that were refused with ErrHeld at a time when the lock cannot have
+// been held: all servers had been stopped for longer than a TTL when the attempt began, and were
+// still stopped when it returned. A session whose server is stopped goes on until its client ends
+// it, a TTL after the last renewal that may have been applied.
 func (c *checker) checkRefusals() {
 	stops, longest := c.history.serverStops(), c.ttl
 	if c.sessions {
@@ -261,16 +261,15 @@ func (c *checker) checkRefusals() {
 	}
 }
 
-// hadProcessFault reports whether a process was stopped, killed or partitioned between two
-// times.
+// hadProcessFault reports whether a process was stopped, killed or partitioned between two times.
 func (h *history) hadProcessFault(proc int, from, to time.Duration) bool {
 	return slices.ContainsFunc(h.processFaults[proc], func(s interval) bool { return s.from <= to && s.to >= from })
 }
 
-// checkWait finds a waiter that stayed blocked while the lock was free. Waiters of paused,
-// killed or partitioned processes, waiters behind another one of such a process, and
-// outages of the store are exempt. A waiter that tolerates others also waits behind waiters that do
-// not tolerate the holders.
+// checkWait finds a waiter that stayed blocked while the lock was free. Waiters of paused, killed
+// or partitioned processes, waiters behind another one of such a process, and outages of the store
+// are exempt. A waiter that tolerates others also waits behind waiters that do not tolerate the
+// holders.
 func (c *checker) checkWait(w *lease, leases []*lease) {
 	if w.grantedAt-w.requestedAt <= c.maxWait || c.history.hadProcessFault(w.proc, w.requestedAt-c.ttl, w.grantedAt) {
 		return
@@ -325,10 +324,9 @@ func (l *lease) latestEnd(ttl time.Duration) time.Duration {
 	return max(l.validUntil, l.events[len(l.events)-1].At) + ttl + ttl/10
 }
 
-// outages returns the times, in order and disjoint, in which the store could grant nothing:
-// a majority of its n servers had a fault, or had recovered from one less than recovery
-// ago. For a single server that is any fault. A fault of a minority of a quorum is no
-// outage.
+// outages returns the times, in order and disjoint, in which the store could grant nothing: a
+// majority of its n servers had a fault, or had recovered from one less than recovery ago. For a
+// single server that is any fault. A fault of a minority of a quorum is no outage.
 func (h *history) outages(n int, recovery time.Duration) []interval {
 	type change struct {
 		at    time.Duration
@@ -358,8 +356,8 @@ func (h *history) outages(n int, recovery time.Duration) []interval {
 	return outages
 }
 
-// stopSlack is how much longer than its TTL a lock may last on a busy machine, as its
-// holder sees it.
+// stopSlack is how much longer than its TTL a lock may last on a busy machine, as its holder sees
+// it.
 const stopSlack = 100 * time.Millisecond
 
 // serverStops returns the times in which all servers of the store were stopped.

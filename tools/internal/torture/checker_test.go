@@ -95,8 +95,8 @@ func beside(limit int, events []Event) []Event {
 	return events
 }
 
-// Readers hold the lock together and a writer holds it alone, and those with a limit are not
-// more than that. Each has its token in the order of the grants.
+// Readers hold the lock together and a writer holds it alone, and those with a limit are not more
+// than that. Each has its token in the order of the grants.
 func TestCheckTolerantHolds(t *testing.T) {
 	reader := func(of []Event) []Event { return beside(driver.Shared, of) }
 	slots := func(of []Event) []Event { return beside(2, of) }
@@ -195,8 +195,7 @@ func TestCheckDoResults(t *testing.T) {
 	}
 }
 
-// That a lock is held cannot be known when all servers have been stopped for longer
-// than its TTL.
+// That a lock is held cannot be known when all servers have been stopped for longer than its TTL.
 func TestCheckRefusals(t *testing.T) {
 	const ttl = time.Second // of tried
 	stop := func(from, to time.Duration, servers ...int) (events []Event) {
@@ -273,8 +272,8 @@ func kinds(violations []Violation) []string {
 	return slices.Compact(all)
 }
 
-// What a fault that is not survived does to exclusion is no violation, and what
-// it did not do is one; tokens have no excuse.
+// What a fault that is not survived does to exclusion is no violation, and what it did not do is
+// one; tokens have no excuse.
 func TestAllowedViolations(t *testing.T) {
 	harm := func(from, to time.Duration) []Event {
 		return []Event{{At: from, Step: Harm, Fault: ServerForget, Server: 1}, {At: to, Step: Heals, Fault: ServerForget, Server: 1}}

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// A sharedClient is the client that all workers of a process use. When it is closed,
-// another client takes its place.
+// A sharedClient is the client that all workers of a process use. When it is closed, another client
+// takes its place.
 type sharedClient struct {
 	config    *workerConfig
 	log       *eventLog
@@ -44,8 +44,8 @@ func (c *sharedClient) currentClient() *numberedClient {
 	return c.client
 }
 
-// injectClientFaults releases all locks of the client from time to time, or replaces the
-// client and closes it, until ctx ends.
+// injectClientFaults releases all locks of the client from time to time, or replaces the client and
+// closes it, until ctx ends.
 func (c *sharedClient) injectClientFaults(ctx context.Context, rng *rand.Rand) error {
 	for {
 		_ = retry.Sleep(ctx, time.Duration(rng.Int64N(int64(2*c.config.TTL)))+1)
@@ -58,9 +58,8 @@ func (c *sharedClient) injectClientFaults(ctx context.Context, rng *rand.Rand) e
 	}
 }
 
-// endAllLocks releases all locks of the client, or replaces the client and closes it. On a
-// store of this process alone, another client would have other locks: there the client is
-// never closed.
+// endAllLocks releases all locks of the client, or replaces the client and closes it. On a store of
+// this process alone, another client would have other locks: there the client is never closed.
 func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
 	client := c.currentClient()
 	closes = closes && !client.Guarantees().InProcess
@@ -92,12 +91,12 @@ func (c *sharedClient) endAllLocks(ctx context.Context, closes bool) error {
 	return nil
 }
 
-// availabilityTimeout is how long a store may be unavailable before and after a run. While the
-// disk of the machine is busy, a server can stall for a while.
+// availabilityTimeout is how long a store may be unavailable before and after a run. While the disk
+// of the machine is busy, a server can stall for a while.
 const availabilityTimeout = time.Minute
 
-// untilAvailable repeats call while its error is ErrUnavailable, until availabilityTimeout
-// or ctx ends.
+// untilAvailable repeats call while its error is ErrUnavailable, until availabilityTimeout or ctx
+// ends.
 func untilAvailable(ctx context.Context, call func() error) error {
 	for started := now(); ; {
 		err := call()

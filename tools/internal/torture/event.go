@@ -60,8 +60,8 @@ type Event struct {
 	Name   string        `json:"name,omitempty"`
 	Token  int64         `json:"token,omitempty"`
 
-	// Until is the time up to which the worker may rely on the lock: its deadline as it was
-	// at At, or a little before that.
+	// Until is the time up to which the worker may rely on the lock: its deadline as it was at At,
+	// or a little before that.
 	Until time.Duration `json:"until,omitempty"`
 
 	// Limit is that of a driver.Request.
@@ -70,19 +70,19 @@ type Event struct {
 	// Waits reports whether the worker of an Asks waits for the lock.
 	Waits bool `json:"waits,omitempty"`
 
-	// Under reports that the work for which the worker got the lock runs under Do. The work
-	// begins with Got and ends with Releases, and Released is the result of Do.
+	// Under reports that the work for which the worker got the lock runs under Do. The work begins
+	// with Got and ends with Releases, and Released is the result of Do.
 	Under bool `json:"under,omitempty"`
 
-	// Client counts the clients of the process, from 1: the client of a worker that got a
-	// lock, and the client of an EndsAll.
+	// Client counts the clients of the process, from 1: the client of a worker that got a lock, and
+	// the client of an EndsAll.
 	Client int `json:"client,omitempty"`
 
 	// Held reports whether a refusal was ErrHeld: another holder had the lock.
 	Held bool `json:"held,omitempty"`
 
-	// Lost reports whether a context ended because the lock was lost, and Over whether it
-	// ended because of the lock at all.
+	// Lost reports whether a context ended because the lock was lost, and Over whether it ended
+	// because of the lock at all.
 	Lost bool `json:"lost,omitempty"`
 	Over bool `json:"over,omitempty"`
 
@@ -127,9 +127,8 @@ func (e Event) formatLine(begin time.Duration) string {
 	return text
 }
 
-// An eventLog is the log of one process. Every event is written to the kernel before the
-// process goes on: a step is on record even if the process is killed at the next
-// instruction.
+// An eventLog is the log of one process. Every event is written to the kernel before the process
+// goes on: a step is on record even if the process is killed at the next instruction.
 type eventLog struct {
 	mu   sync.Mutex
 	file *os.File

@@ -14,12 +14,11 @@ const (
 	// Kill kills a worker's process. Another process takes its place.
 	Kill Fault = "kill"
 
-	// Partition blocks all traffic between a worker's process and the store, in one
-	// direction or both, for up to three TTLs.
+	// Partition blocks all traffic between a worker's process and the store, in one direction or
+	// both, for up to three TTLs.
 	Partition Fault = "partition"
 
-	// LoseReply closes a connection of a worker's process instead of passing the next reply
-	// on.
+	// LoseReply closes a connection of a worker's process instead of passing the next reply on.
 	LoseReply Fault = "lose-reply"
 
 	// Slow delays all traffic between a worker's process and the store.
@@ -28,19 +27,18 @@ const (
 	// ServerPause stops a server of the store for up to a TTL.
 	ServerPause Fault = "server-pause"
 
-	// ServerPartition blocks all traffic between a server of the store and all processes,
-	// in one direction or both, for up to three TTLs.
+	// ServerPartition blocks all traffic between a server of the store and all processes, in one
+	// direction or both, for up to three TTLs.
 	ServerPartition Fault = "server-partition"
 
-	// ServerRestart kills a server of the store and starts it with the data that it has on
-	// disk.
+	// ServerRestart kills a server of the store and starts it with the data that it has on disk.
 	ServerRestart Fault = "server-restart"
 
 	// ServerForget kills a server of the store and starts it without its data.
 	ServerForget Fault = "server-forget"
 
-	// Outage stops all servers of the store for two to four TTLs: longer than a lock can be
-	// held meanwhile.
+	// Outage stops all servers of the store for two to four TTLs: longer than a lock can be held
+	// meanwhile.
 	Outage Fault = "outage"
 )
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A lease is what the log shows of one time that a worker held a lock, or tried to acquire
-// it.
+// A lease is what the log shows of one time that a worker held a lock, or tried to acquire it.
 type lease struct {
 	name   string
 	proc   int
@@ -29,27 +28,26 @@ type lease struct {
 	grantedAt   time.Duration // after the reply
 	refusedAt   time.Duration // after the reply, if it failed
 
-	// validUntil is the time up to which the worker could rely on the lock, as far as is
-	// known: its release, the loss that it noticed, its death, or the deadline that it last
-	// saw, whichever is first.
+	// validUntil is the time up to which the worker could rely on the lock, as far as is known: its
+	// release, the loss that it noticed, its death, or the deadline that it last saw, whichever is
+	// first.
 	validUntil time.Duration
 
 	// seenAt is when the worker last saw that it had the lock.
 	seenAt time.Duration
 
-	// releasedAt is when the store had released the lock at the latest, 0 if it was not
-	// released.
+	// releasedAt is when the store had released the lock at the latest, 0 if it was not released.
 	releasedAt time.Duration
 
-	// maybeForgottenAt is the time from which the store may have forgotten the lease,
-	// because of a fault that it does not promise to survive.
+	// maybeForgottenAt is the time from which the store may have forgotten the lease, because of a
+	// fault that it does not promise to survive.
 	maybeForgottenAt time.Duration
 
 	foreign bool // it is one of a client of another kind
 	client  int  // the client of the process that had it
 
-	// underDo reports that the lock was held by Do. Then workEndedAt is when the work had
-	// ended, and doReturnedNil whether Do reported that the lock had been held until then.
+	// underDo reports that the lock was held by Do. Then workEndedAt is when the work had ended,
+	// and doReturnedNil whether Do reported that the lock had been held until then.
 	underDo       bool
 	workEndedAt   time.Duration
 	doReturnedNil bool
@@ -102,8 +100,8 @@ func newHistory() *history {
 	}
 }
 
-// readHistory reads the logs of all processes. It reads line by line, because the logs of
-// ten minutes have millions of lines.
+// readHistory reads the logs of all processes. It reads line by line, because the logs of ten
+// minutes have millions of lines.
 func readHistory(paths []string) (*history, error) {
 	h := newHistory()
 	for _, path := range paths {
@@ -131,8 +129,8 @@ func readEventLog(path string, addEvent func(Event)) error {
 	return lines.Err()
 }
 
-// addEvent adds the next event. The events of one worker come in the order of time, and so
-// do those of the coordinator.
+// addEvent adds the next event. The events of one worker come in the order of time, and so do those
+// of the coordinator.
 func (h *history) addEvent(e Event) {
 	h.startedAt, h.endedAt = min(h.startedAt, e.At), max(h.endedAt, e.At)
 	switch e.Step {
@@ -241,8 +239,8 @@ func (h *history) findLocalTurns() {
 	}
 }
 
-// addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it
-// keeps only the last one.
+// addEvent adds the next event of an acquisition. Of consecutive checks of the lock, it keeps only
+// the last one.
 func (l *lease) addEvent(e Event) {
 	last := &l.events[len(l.events)-1]
 	if e.Step == Sees && last.Step == Sees {
@@ -315,9 +313,9 @@ func (h *history) addFault(e Event) {
 	}
 }
 
-// endOnDeath ends the validity of a lease at the death of its process. The process may live
-// on for a moment after its kill is logged. A lease counts up to the kill, or up to its
-// last event if that is later.
+// endOnDeath ends the validity of a lease at the death of its process. The process may live on for
+// a moment after its kill is logged. A lease counts up to the kill, or up to its last event if that
+// is later.
 func (h *history) endOnDeath(l *lease) {
 	for _, death := range h.processDeaths[l.proc] {
 		if death.to >= l.grantedAt {
@@ -338,9 +336,9 @@ func (h *history) endOnForcedEnd(l *lease) {
 	}
 }
 
-// markForgettable marks the leases that the store may have forgotten, because a server, or
-// the process of the lease, had a fault that the store does not promise to survive. One that was
-// passed on is as old as the first of its local turn.
+// markForgettable marks the leases that the store may have forgotten, because a server, or the
+// process of the lease, had a fault that the store does not promise to survive. One that was passed
+// on is as old as the first of its local turn.
 func (h *history) markForgettable(survives func(Fault) bool) {
 	for _, l := range h.leases {
 		l.maybeForgottenAt = never

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// maxNemeses is how many nemeses inject faults at the same time. There are fewer if there
-// are few processes, so that most processes are at work.
+// maxNemeses is how many nemeses inject faults at the same time. There are fewer if there are few
+// processes, so that most processes are at work.
 const maxNemeses = 3
 
 // A nemesis injects one fault after the other.
@@ -78,9 +78,9 @@ func (nem *nemesis) injectProcessFault(f Fault) {
 	}
 }
 
-// injectServerFault injects a fault in one server of the store, and gives the server time
-// to recover. Only one nemesis does so at a time, because the promises of a store cover one
-// server fault at a time.
+// injectServerFault injects a fault in one server of the store, and gives the server time to
+// recover. Only one nemesis does so at a time, because the promises of a store cover one server
+// fault at a time.
 func (nem *nemesis) injectServerFault(f Fault) {
 	var err error
 	if f == Outage {
@@ -101,8 +101,8 @@ func (nem *nemesis) injectServerFault(f Fault) {
 	nem.sleep(nem.options.Recovery)
 }
 
-// injectOutage stops all servers of the store. None of them runs between the last Harm and
-// the first Heals.
+// injectOutage stops all servers of the store. None of them runs between the last Harm and the
+// first Heals.
 func (nem *nemesis) injectOutage() (err error) {
 	for n, server := range nem.options.Servers {
 		err = errors.Join(err, server.Pause())
@@ -144,8 +144,7 @@ func (nem *nemesis) partitionServer(n, directions int) {
 	}
 }
 
-// randomDirections chooses the directions in which a network is blocked: see
-// process.partition.
+// randomDirections chooses the directions in which a network is blocked: see process.partition.
 func (nem *nemesis) randomDirections() int { return 1 + nem.rng.IntN(3) }
 
 func (nem *nemesis) randomUpTo(d time.Duration) time.Duration {

@@ -33,9 +33,9 @@ type process struct {
 	err     error // of its exit
 }
 
-// start starts the process and sends its configuration. The process is in a process group
-// of its own, so Ctrl-C reaches the coordinator alone. If the coordinator is killed, the
-// kernel ends even a process that is stopped.
+// start starts the process and sends its configuration. The process is in a process group of its
+// own, so Ctrl-C reaches the coordinator alone. If the coordinator is killed, the kernel ends even
+// a process that is stopped.
 func (p *process) start(cmd *exec.Cmd, config workerConfig) error {
 	input, err := cmd.StdinPipe()
 	output, outputErr := cmd.StdoutPipe()
@@ -67,8 +67,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// stopAndWait closes the input of the process, which ends its work, and reports whether it
-// exited in time. When ctx ends it kills the process.
+// stopAndWait closes the input of the process, which ends its work, and reports whether it exited
+// in time. When ctx ends it kills the process.
 func (p *process) stopAndWait(ctx context.Context) bool {
 	_ = p.input.Close() // it may have ended
 	select {
@@ -88,8 +88,8 @@ func (p *process) partition(directions int) {
 	p.applyBlocks()
 }
 
-// partitionServer does the same for one server, counted from 0. A server and a process can
-// be partitioned at the same time.
+// partitionServer does the same for one server, counted from 0. A server and a process can be
+// partitioned at the same time.
 func (p *process) partitionServer(n, directions int) {
 	p.blockMu.Lock()
 	defer p.blockMu.Unlock()

@@ -26,16 +26,15 @@ type Report struct {
 	Processes int           `json:"processes"`          // that were started
 	Faults    map[Fault]int `json:"faults"`
 
-	// LongestWait is the longest time that a waiter waited until it had the lock, behind
-	// other waiters and under the faults.
+	// LongestWait is the longest time that a waiter waited until it had the lock, behind other
+	// waiters and under the faults.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
 	// Violations are the promises that were broken.
 	Violations []Violation `json:"violations"`
 
-	// Outside are the faults that were injected although the store does not promise to
-	// survive them. Seen are their consequences, which are no violations of the store's
-	// promises.
+	// Outside are the faults that were injected although the store does not promise to survive
+	// them. Seen are their consequences, which are no violations of the store's promises.
 	Outside []Fault     `json:"outside,omitempty"`
 	Seen    []Violation `json:"seen,omitempty"`
 
@@ -100,8 +99,8 @@ func machineInfo() string {
 }
 
 const (
-	// waitBound is how long a lock can be free at most while a waiter waits for it: the
-	// longest pause between two attempts, and the delay of a busy machine.
+	// waitBound is how long a lock can be free at most while a waiter waits for it: the longest
+	// pause between two attempts, and the delay of a busy machine.
 	waitBound = 5 * time.Second
 
 	// contextSlack is how late the end of a context may be noticed on a busy machine.
@@ -114,8 +113,8 @@ func hasSessions(can driver.Guarantees) bool {
 	return can.Crash == driver.FateFreed && can.Failover != driver.FateFreed
 }
 
-// survives reports whether a store promises that no lock has two holders in spite of a
-// fault. It always promises that tokens rise.
+// survives reports whether a store promises that no lock has two holders in spite of a fault. It
+// always promises that tokens rise.
 func survives(can driver.Guarantees, f Fault) bool {
 	switch f {
 	case LoseReply:

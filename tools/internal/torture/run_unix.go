@@ -33,8 +33,7 @@ type Options struct {
 	// Worker returns a command that calls Work.
 	Worker func() *exec.Cmd
 
-	// Servers are the servers of Stores, in the same order, if faults may be injected in
-	// them.
+	// Servers are the servers of Stores, in the same order, if faults may be injected in them.
 	Servers []Server
 
 	// Leader returns the index of the server that leads the others, if it is not nil. Every other
@@ -72,8 +71,8 @@ type tortureRun struct {
 	cancel context.CancelFunc
 }
 
-// Run tortures a store. It returns an error if that was not possible. The Report contains
-// its findings. The end of ctx ends the run early, and the history up to then is checked.
+// Run tortures a store. It returns an error if that was not possible. The Report contains its
+// findings. The end of ctx ends the run early, and the history up to then is checked.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	can, err := o.checkStore(ctx)
 	if err != nil {
@@ -98,8 +97,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 const coordinatorLog = "coordinator.jsonl"
 
-// checkStore opens the store once, to check that it works and that its locks are free. It
-// returns the guarantees of the store.
+// checkStore opens the store once, to check that it works and that its locks are free. It returns
+// the guarantees of the store.
 func (o *Options) checkStore(ctx context.Context) (driver.Guarantees, error) {
 	client, err := o.Open(ctx, o.Stores, nil)
 	if err != nil {

@@ -103,8 +103,7 @@ func run(t *testing.T, o torture.Options) *torture.Report {
 	return report
 }
 
-// Every store stands what is done to it: to the processes, the network, and the
-// servers.
+// Every store stands what is done to it: to the processes, the network, and the servers.
 func TestStoresKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"memory", "file", "redis", "postgres"}
@@ -153,8 +152,8 @@ func TestStoresShare(t *testing.T) {
 	})
 }
 
-// together runs a few subtests at a time. They are idle for the most part, so
-// that there may be more of them than processors.
+// together runs a few subtests at a time. They are idle for the most part, so that there may be
+// more of them than processors.
 func together(t *testing.T, names []string, f func(t *testing.T, name string)) {
 	slots := make(chan struct{}, 2)
 	var group sync.WaitGroup

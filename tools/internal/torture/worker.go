@@ -22,8 +22,8 @@ import (
 // An Opener opens the store with these URLs: one, or the nodes of a quorum.
 type Opener func(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error)
 
-// A workerConfig is the configuration that a worker process reads from its standard input.
-// The end of the input ends its work.
+// A workerConfig is the configuration that a worker process reads from its standard input. The end
+// of the input ends its work.
 type workerConfig struct {
 	Proc    int
 	Seed    uint64
@@ -180,9 +180,8 @@ func (w *worker) tolerance() *holdfast.Options {
 	return o
 }
 
-// recordContextEnd logs the end of the context of a lock or of Do, and then closes the
-// channel. It does not log an end
-// because the run is over.
+// recordContextEnd logs the end of the context of a lock or of Do, and then closes the channel. It
+// does not log an end because the run is over.
 func (w *worker) recordContextEnd(ctx context.Context) <-chan struct{} {
 	ended := make(chan struct{})
 	e := Event{Step: CtxEnds, Proc: w.Proc, Worker: w.number, Try: w.try, Name: w.name, Token: w.token}
@@ -204,8 +203,7 @@ var runUnderDo = func(ctx context.Context, c *holdfast.Client, name string, o *h
 	return c.Do(ctx, name, o, func(ctx context.Context) error { return work(ctx, holdfast.FromContext(ctx)) })
 }
 
-// workStopDelay is how long work under Do takes at most to stop after its context has
-// ended.
+// workStopDelay is how long work under Do takes at most to stop after its context has ended.
 const workStopDelay = 2 * time.Millisecond
 
 // runAttemptUnderDo is an attempt in which Do holds the lock.
@@ -231,8 +229,7 @@ func (w *worker) runAttemptUnderDo(ctx context.Context, o *holdfast.Options) {
 	w.recordEvent(Event{At: at, Step: Released, Under: true, Err: errorText(err)})
 }
 
-// workUnderDo uses a lock until the work is done or its context ends, and then for a moment
-// more.
+// workUnderDo uses a lock until the work is done or its context ends, and then for a moment more.
 func (w *worker) workUnderDo(ctx context.Context, lock *holdfast.Lock) {
 	length := w.randomUpTo(20 * time.Millisecond)
 	if w.percentChance(2 * w.Long) {
@@ -254,8 +251,8 @@ func (w *worker) workUnderDo(ctx context.Context, lock *holdfast.Lock) {
 	}
 }
 
-// backOff sleeps after an attempt that failed. It sleeps briefly, but longer if the store
-// is unavailable: else such attempts would fill the log.
+// backOff sleeps after an attempt that failed. It sleeps briefly, but longer if the store is
+// unavailable: else such attempts would fill the log.
 func (w *worker) backOff(ctx context.Context, err error) {
 	delay := time.Millisecond
 	if errors.Is(err, holdfast.ErrUnavailable) {
@@ -283,8 +280,8 @@ func (w *worker) acquire(ctx context.Context, o *holdfast.Options) (lock *holdfa
 		return nil, err
 	}
 	w.token = lock.Token()
-	// The time is read before the deadline: if this process is stopped between the two
-	// readings, the logged deadline is too early, never too late.
+	// The time is read before the deadline: if this process is stopped between the two readings,
+	// the logged deadline is too early, never too late.
 	at := now()
 	w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Client: w.client.number})
 	return lock, nil

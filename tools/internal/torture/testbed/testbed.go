@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package testbed starts servers for package torture, which injects faults in them, and a
-// store on these servers that promises to survive the faults.
+// Package testbed starts servers for package torture, which injects faults in them, and a store on
+// these servers that promises to survive the faults.
 package testbed
 
 import (
@@ -57,8 +57,7 @@ func Kinds() []string {
 	return []string{"memory", "file", "redis", "redis-failover", "redlock", "postgres", "postgres-advisory", "etcd", "s3"}
 }
 
-// Start starts the servers of a store of a kind, for locks with this TTL. They run until
-// Close.
+// Start starts the servers of a store of a kind, for locks with this TTL. They run until Close.
 func Start(kind string, ttl time.Duration) (*Testbed, error) {
 	t := &Testbed{}
 	setUp, ok := setupFuncs[kind]
@@ -76,9 +75,9 @@ func Start(kind string, ttl time.Duration) (*Testbed, error) {
 // Close ends the servers and removes their data.
 func (t *Testbed) Close() error { return t.host.Close() }
 
-// startRedis starts Redis servers that write everything to disk before they reply, so that
-// they survive restarts with their data. For restarts without data, the store has a server
-// refuse locks until those that it may have forgotten have run out.
+// startRedis starts Redis servers that write everything to disk before they reply, so that they
+// survive restarts with their data. For restarts without data, the store has a server refuse locks
+// until those that it may have forgotten have run out.
 func (t *Testbed) startRedis(n int, ttl time.Duration) error {
 	for _, r := range servers.StartRedises(&t.host, n, "--appendonly", "yes", "--appendfsync", "always") {
 		t.Stores = append(t.Stores, fmt.Sprintf("redis://%s?restart_guard=%v", r.Addr, ttl))
