@@ -1,8 +1,6 @@
 package drivertest
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -44,27 +42,4 @@ func TestRealTime(t *testing.T) {
 	h := (&bug{}).harness(everything)
 	h.Virtual, h.Walk = false, true
 	Run(t, h)
-}
-
-// A lateStore returns an error for the first grant of a short TTL, which came too late, and leaves
-// the hold behind.
-type lateStore struct {
-	driver.Store
-	late bool
-}
-
-func (s *lateStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	res, err := s.Store.Acquire(ctx, req)
-	if s.late || !res.Granted || req.TTL > short {
-		return res, err
-	}
-	s.late = true
-	return driver.Result{}, errors.New("granted too late to be relied on")
-}
-
-// On a busy machine a store may have to take back a grant with a short TTL.
-func TestLateGrant(t *testing.T) {
-	w := newWorld(everything, &bug{})
-	open := func(testing.TB) driver.Store { return &lateStore{Store: w.open()} }
-	findCase(t, "time/ttl").execute(t, Harness{New: func(testing.TB) Backing { return Backing{Open: open} }}, 0)
 }

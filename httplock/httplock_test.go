@@ -249,51 +249,33 @@ func TestSharedReads(t *testing.T) {
 	locks := holdfast.New(memstore.New(), nil)
 	defer locks.Close()
 	entered, leave := make(chan string), make(chan bool)
-	url := serve(t, locks, &httplock.Options{SharedReads: true}, func(_ http.ResponseWriter, r *http.Request) {
-		entered <- r.Method
-		<-leave
-	})
+	middleware := httplock.Middleware(locks, byPath, &httplock.Options{SharedReads: true})
+	ask := func(handler http.Handler, method string, want int) {
+		answer := httptest.NewRecorder()
+		if middleware(handler).ServeHTTP(answer, httptest.NewRequest(method, "/a", nil)); answer.Code != want {
+			t.Errorf("%s: %d, want %d", method, answer.Code, want)
+		}
+	}
 	var group sync.WaitGroup
-	send := func(method string, want int) {
+	enter := func(method string) {
 		group.Go(func() {
-			req, err := http.NewRequest(method, url+"/a", nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			resp.Body.Close()
-			if resp.StatusCode != want {
-				t.Errorf("%s: %v, want %d", method, resp.Status, want)
-			}
+			ask(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- method; <-leave }), method, http.StatusOK)
 		})
+		<-entered
 	}
 	for range 2 {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodGet} {
-			send(method, http.StatusOK)
-			<-entered
+			enter(method)
 		}
-		refused := httptest.NewRecorder()
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-			httplock.Middleware(locks, byPath, &httplock.Options{SharedReads: true})(http.NotFoundHandler()).
-				ServeHTTP(refused, httptest.NewRequest(method, "/a", nil))
-			if refused.Code != http.StatusConflict {
-				t.Errorf("%s beside readers: %d", method, refused.Code)
-			}
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} { // beside readers
+			ask(http.NotFoundHandler(), method, http.StatusConflict)
 		}
 		for range 3 {
 			leave <- true
 		}
 		group.Wait()
-		send(http.MethodPost, http.StatusOK)
-		<-entered
-		if resp := get(t, url+"/a"); resp.StatusCode != http.StatusConflict {
-			t.Errorf("a reader beside a writer: %v", resp.Status)
-		}
+		enter(http.MethodPost)
+		ask(http.NotFoundHandler(), http.MethodGet, http.StatusConflict) // beside a writer
 		leave <- true
 		group.Wait()
 	}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // A site is a page that a browser can reach, with its three stores.
@@ -31,15 +30,10 @@ func startSite(t *testing.T, o Options) *site {
 	t.Helper()
 	s := &site{}
 	for i, name := range []string{"redis://cache.internal:6379", "postgres://db.internal/app", "file:///var/lib/locks"} {
-		store := &testStore{Store: memstore.New(), ended: make(chan struct{})}
-		client := holdfast.New(store, &holdfast.Config{Holder: fmt.Sprintf("worker-%d.prod/4711/VYIU66MM", i)})
+		store, client := openTestStore(t, fmt.Sprintf("worker-%d.prod/4711/VYIU66MM", i))
 		s.ill = store
 		s.clients = append(s.clients, client)
 		o.Stores = append(o.Stores, Store{Name: name, Client: client})
-		t.Cleanup(func() {
-			close(store.ended)
-			_ = client.Close()
-		})
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
 	s.Server = httptest.NewServer(newTestPage(t, o))

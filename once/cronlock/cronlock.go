@@ -29,34 +29,23 @@ type Options struct {
 // replicas. The context of the work ends when the lock of the job is lost; work that returns an
 // error does not count as done.
 func Job(locks *holdfast.Client, name string, schedule cron.Schedule, o *Options, work func(context.Context) error) cron.Job {
-	j := &job{locks: locks, name: name, schedule: schedule, work: work}
+	var options Options
 	if o != nil {
-		j.o = *o
+		options = *o
 	}
-	if j.o.Context == nil {
-		j.o.Context = context.Background()
+	if options.Context == nil {
+		options.Context = context.Background()
 	}
-	return j
-}
-
-type job struct {
-	locks    *holdfast.Client
-	name     string
-	schedule cron.Schedule
-	o        Options
-	work     func(context.Context) error
-}
-
-// Run implements [cron.Job].
-func (j *job) Run() {
-	slot, err := Slot(j.schedule, time.Now())
-	var result once.Result
-	if err == nil {
-		result, err = once.In(j.o.Context, j.locks, j.name, slot, &j.o.Once, j.work)
-	}
-	if j.o.Report != nil {
-		j.o.Report(result, err)
-	}
+	return cron.FuncJob(func() {
+		slot, err := Slot(schedule, time.Now())
+		var result once.Result
+		if err == nil {
+			result, err = once.In(options.Context, locks, name, slot, &options.Once, work)
+		}
+		if options.Report != nil {
+			options.Report(result, err)
+		}
+	})
 }
 
 // farthest is how far back Slot searches for an activation: more than the eight years that can lie

@@ -58,7 +58,11 @@ func (l *locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(r.done)
-		r.result, r.err = once.In(ctx, l.locks, job, slot, l.o, r.waitForJob)
+		r.result, r.err = once.In(ctx, l.locks, job, slot, l.o, func(context.Context) error {
+			close(r.granted)
+			<-r.unlocked
+			return nil
+		})
 	}()
 	select {
 	case <-r.granted:
@@ -78,14 +82,6 @@ type jobRun struct {
 	done     chan struct{} // closed when result and err are set
 	result   once.Result
 	err      error
-}
-
-// waitForJob is the work that package once runs. It lets gocron run the job, and waits until gocron
-// has run it.
-func (r *jobRun) waitForJob(context.Context) error {
-	close(r.granted)
-	<-r.unlocked
-	return nil
 }
 
 // Unlock implements [gocron.Lock].
