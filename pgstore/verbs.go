@@ -44,12 +44,11 @@ type call struct {
 
 // An answer is that of the server to a call.
 type answer struct {
-	name    string
-	outcome string // of an Acquire
-	token   int64
-	held    *holdJSON
-	ended   bool     // of a Release
-	told    []string // whom to notify
+	Name    string
+	Outcome string
+	Token   int64
+	Held    *holdJSON
+	Told    []string // whom to notify
 }
 
 // A verb sends the calls of many goroutines together, one batch at a time unless one hangs: the
@@ -60,7 +59,6 @@ type verb struct {
 	s             *Store
 	first, second string
 	args          func(calls []*call) []any
-	scan          func(pgx.CollectableRow) (answer, error)
 	queue         batch.Queue[*call]
 }
 
@@ -104,14 +102,14 @@ func (v *verb) send(ctx context.Context, calls []*call) {
 
 // ask sends calls in one statement. The answers come in their order.
 func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
-	answers, err := query(ctx, v.s, v.s.pool.acquire, text, v.args(calls), v.scan)
+	answers, err := query(ctx, v.s, v.s.pool.acquire, text, v.args(calls), pgx.RowToStructByPos[answer])
 	if err != nil {
 		return err
 	}
 	for _, c := range calls {
-		if len(answers) > 0 && answers[0].name == c.name {
+		if len(answers) > 0 && answers[0].Name == c.name {
 			c.answer, answers = &answers[0], answers[1:]
-			v.s.tell(c.answer.told)
+			v.s.tell(c.answer.Told)
 		}
 	}
 	return nil
@@ -148,10 +146,6 @@ func (s *Store) initVerbs() {
 		}
 		return []any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}
 	}
-	s.acquires.scan = func(row pgx.CollectableRow) (a answer, err error) {
-		err = row.Scan(&a.name, &a.outcome, &a.token, &a.held, &a.told)
-		return a, err
-	}
 	s.acquires.init(s, "SELECT name, outcome, token, held, told FROM @.%s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", "take", "enter")
 
 	s.releases.args = func(calls []*call) []any {
@@ -162,11 +156,7 @@ func (s *Store) initVerbs() {
 		}
 		return []any{names, owners, keeps}
 	}
-	s.releases.scan = func(row pgx.CollectableRow) (a answer, err error) {
-		err = row.Scan(&a.name, &a.ended, &a.told)
-		return a, err
-	}
-	s.releases.init(s, "SELECT name, ended, told FROM @.%s($1, $2, $3)", "give", "leave")
+	s.releases.init(s, "SELECT name, CASE WHEN ended THEN 'ended' ELSE '' END, 0::bigint, NULL::jsonb, told FROM @.%s($1, $2, $3)", "give", "leave")
 }
 
 // Acquire implements [driver.Store].
@@ -180,7 +170,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, err
 	}
 	s.maybeSweep()
-	switch answer.outcome {
+	switch answer.Outcome {
 	case "again":
 		return res, errors.New("the owner has an entry")
 	case "floor":
@@ -188,14 +178,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case "last":
 		err = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 	case "held", "waiting":
-		res = driver.Result{Granted: answer.outcome == "held", Waiting: answer.outcome == "waiting", Token: answer.token}
+		res = driver.Result{Granted: answer.Outcome == "held", Waiting: answer.Outcome == "waiting", Token: answer.Token}
 		s.startListening(res.Waiting)
 	}
 	if !res.Granted && !res.Waiting {
 		s.listener.notices.Forget(req.Name, req.Owner)
 	}
-	if answer.held != nil {
-		res.Held = answer.held.record()
+	if answer.Held != nil {
+		res.Held = answer.Held.record()
 	}
 	return res, err
 }
@@ -261,7 +251,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	s.listener.notices.Forget(req.Name, req.Owner)
-	return answer.ended, nil
+	return answer.Outcome == "ended", nil
 }
 
 // A heldRow has the holds of a name.
