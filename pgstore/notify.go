@@ -46,8 +46,8 @@ type listener struct {
 	waits   context.CancelFunc
 
 	mu      sync.Mutex
-	untold  []string // whom to notify, as function tell wants it
-	telling bool     // sendUntold runs
+	untold  []string   // whom to notify, as function tell wants it
+	telling sync.Mutex // locked while they are notified
 }
 
 func (l *listener) init(closed context.Context) {
@@ -157,29 +157,25 @@ func (s *Store) forward(conn *pgx.Conn) {
 // tell notifies the owners that a function of the server has named, in the background, in order and
 // on one connection. After an error they learn of it when they renew.
 func (s *Store) tell(told []string) {
+	if len(told) == 0 {
+		return
+	}
 	l := &s.listener
 	l.mu.Lock()
 	l.untold = append(l.untold, told...)
-	starts := len(l.untold) > 0 && !l.telling
-	l.telling = l.telling || starts
 	l.mu.Unlock()
-	if starts {
-		s.goBackground(s.sendUntold)
-	}
-}
-
-func (s *Store) sendUntold() {
-	l := &s.listener
-	for {
+	s.goBackground(func() {
+		l.telling.Lock()
+		defer l.telling.Unlock()
 		l.mu.Lock()
 		told := l.untold
-		l.untold, l.telling = nil, len(told) > 0
+		l.untold = nil
 		l.mu.Unlock()
 		if len(told) == 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
+		defer cancel()
 		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
-		cancel()
-	}
+	})
 }
