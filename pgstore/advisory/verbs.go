@@ -120,8 +120,11 @@ func (e *entry) prolong(d time.Duration) {
 	}
 }
 
-// keeps reports whether the server keeps the session of a grant for d. The caller holds Store.mu.
-func (e *entry) keeps(d time.Duration) bool { return time.Until(e.kept) > d }
+// keeps reports whether the server keeps the session of a grant for d, by the wall clock too: the
+// other one stands still while the machine is suspended. The caller holds Store.mu.
+func (e *entry) keeps(d time.Duration) bool {
+	return time.Until(e.kept) > d && time.Until(e.kept.Round(0)) > d
+}
 
 // drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
 func (s *Store) drop(e *entry) {
@@ -302,18 +305,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, _ string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		err := s.checkUsable(ctx)
-		if err == nil {
-			err = fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
-		}
-		yield(driver.Record{}, err)
+		err := fmt.Errorf("%w: the server knows the keys of advisory locks, and not their names", driver.ErrUnsupported)
+		yield(driver.Record{}, cmp.Or(s.checkUsable(ctx), err))
 	}
 }
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, _ string, _ int64) ([]driver.Record, error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("%w: pg_terminate_backend ends a session with all its advisory locks (Locks shows its PID)", driver.ErrUnsupported)
+	err := fmt.Errorf("%w: pg_terminate_backend ends a session with all its advisory locks (Locks shows its PID)", driver.ErrUnsupported)
+	return nil, cmp.Or(s.checkUsable(ctx), err)
 }
