@@ -65,23 +65,19 @@ func (a *acquireCommand) acquireTicket(ctx context.Context, client *holdfast.Cli
 		_ = lock.Release()
 		return err
 	}
-	if err := a.printTicket(lock, ticket); err != nil {
+	if a.json {
+		err = printJSON(struct {
+			Name   string          `json:"name"`
+			Ticket holdfast.Ticket `json:"ticket"`
+			Token  int64           `json:"token,omitempty"`
+			Holder string          `json:"holder"`
+			TTLMS  int64           `json:"ttl_ms"`
+		}{lock.Name(), ticket, lock.Token(), lock.Holder(), a.ttl.Milliseconds()})
+	} else {
+		err = writeOutput([]byte(ticket + "\n")) // Nothing else of the program shows a ticket.
+	}
+	if err != nil {
 		_, _ = client.Adopt(ctx, ticket, nil) // The end of the client releases it.
-		return err
 	}
-	return nil
-}
-
-// printTicket is the only place where the program shows a ticket.
-func (a *acquireCommand) printTicket(lock *holdfast.Lock, ticket holdfast.Ticket) error {
-	if !a.json {
-		return writeOutput([]byte(ticket + "\n"))
-	}
-	return printJSON(struct {
-		Name   string          `json:"name"`
-		Ticket holdfast.Ticket `json:"ticket"`
-		Token  int64           `json:"token,omitempty"`
-		Holder string          `json:"holder"`
-		TTLMS  int64           `json:"ttl_ms"`
-	}{lock.Name(), ticket, lock.Token(), lock.Holder(), a.ttl.Milliseconds()})
+	return err
 }

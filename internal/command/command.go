@@ -25,11 +25,16 @@ import (
 // inherit that, as they would an ignored signal.
 func Main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	c := &cli{}
+	c, out := &cli{}, &output{}
 	root := newRoot(c, os.Args[1:])
-	root.SetErr(io.Discard) // what cobra says of the same error
+	root.SetOut(out)
+	root.SetErr(io.Discard)         // what cobra says of the same error
+	root.InitDefaultCompletionCmd() // which keeps the output that is set
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = noSuchCommand, root.RunE
+	}
 	err := root.Execute()
-	err = cmp.Or(err, c.out.err)
+	err = cmp.Or(err, out.err)
 	code := c.report(os.Stderr, err)
 	if interrupt := (*supervise.Interrupt)(nil); errors.As(err, &interrupt) {
 		supervise.EndBy(interrupt.Signal)
@@ -47,7 +52,6 @@ type cli struct {
 	verbose   bool
 	maxOutage time.Duration // of the subcommands that wait; 0 is the default
 	json      bool          // of the subcommands with --json
-	out       output        // of cobra
 }
 
 // addMaxOutage adds the flag that bounds a wait while the store does not answer.
@@ -106,31 +110,28 @@ Exit code of every subcommand, beside its own:
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing on standard error; see the exit code")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "report what happens to the lock")
 
-	root.SetOut(&c.out)
 	root.AddCommand(newRun(c))
 	if len(args) == 0 || args[0] != "run" {
 		root.AddCommand(newElect(c), newOnce(c), newAcquire(c), newRenew(c), newRelease(c), newLs(c), newShow(c),
 			newWait(c), newBreak(c), newUI(c), newMigrate(c), newDoctor(c), newVersion(c))
-		root.InitDefaultCompletionCmd() // with the output that is set
 	}
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
 	})
-	c.completeNames(root)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "help":
+		if strings.Contains(cmd.Use, " NAME") || strings.Contains(cmd.Use, " [PREFIX]") {
+			cmd.ValidArgsFunction = c.completeName
+		}
+		if cmd.Name() == "help" {
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				if found, _, err := root.Find(args); err != nil || found == root {
 					return noSuchCommand(root, args)
 				}
 				return nil
 			}
-		case "completion":
-			cmd.Args, cmd.RunE = noSuchCommand, root.RunE
 		}
 	}
 	return root

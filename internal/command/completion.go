@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,16 +13,6 @@ import (
 
 // completionTimeout is how long the completion of a name may take after a press of the tab key.
 const completionTimeout = 2 * time.Second
-
-// completeNames lets the tab key complete the first argument of a subcommand if that is a NAME
-// or a PREFIX.
-func (c *cli) completeNames(root *cobra.Command) {
-	for _, cmd := range root.Commands() {
-		if strings.Contains(cmd.Use, " NAME") || strings.Contains(cmd.Use, " [PREFIX]") {
-			cmd.ValidArgsFunction = c.completeName
-		}
-	}
-}
 
 // completeName returns the names that begin with prefix.
 func (c *cli) completeName(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {

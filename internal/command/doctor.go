@@ -65,7 +65,19 @@ func (d *doctorCommand) examine(ctx context.Context, client *holdfast.Client, _ 
 	if err := cmp.Or(d.printFindings(client.Guarantees().Store, findings), err); err != nil {
 		return err
 	}
-	return d.verdict(findings)
+	count := map[doctor.Severity]int{}
+	for _, f := range findings {
+		count[f.Severity]++
+	}
+	failures, warnings, unknown := count[doctor.Failure], count[doctor.Warning], count[doctor.Unknown]
+	err = fmt.Errorf("%d checks: %d fail, %d warn, %d unknown", len(findings), failures, warnings, unknown)
+	switch {
+	case failures > 0, d.strict && warnings > 0:
+		return &exitError{exitUnfit, err, ""}
+	case warnings > 0, d.strict && unknown > 0:
+		return &exitError{exitWarned, err, ""}
+	}
+	return nil
 }
 
 func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) error {
@@ -95,21 +107,4 @@ func (d *doctorCommand) printFindings(store string, findings []doctor.Finding) e
 		}
 	}
 	return writeOutput(out.Bytes())
-}
-
-// verdict returns the exit code for the worst of the findings.
-func (d *doctorCommand) verdict(findings []doctor.Finding) error {
-	count := map[doctor.Severity]int{}
-	for _, f := range findings {
-		count[f.Severity]++
-	}
-	failures, warnings, unknown := count[doctor.Failure], count[doctor.Warning], count[doctor.Unknown]
-	err := fmt.Errorf("%d checks: %d fail, %d warn, %d unknown", len(findings), failures, warnings, unknown)
-	switch {
-	case failures > 0, d.strict && warnings > 0:
-		return &exitError{exitUnfit, err, ""}
-	case warnings > 0, d.strict && unknown > 0:
-		return &exitError{exitWarned, err, ""}
-	}
-	return nil
 }

@@ -23,16 +23,14 @@ func (h *holdFlags) addTo(f *pflag.FlagSet, waitShorthand, tryShorthand string) 
 	f.VarP(durationFlag{&h.wait, true}, "wait", waitShorthand, "how long to wait for the lock: a duration, 0 or forever")
 	f.BoolVarP(&h.try, "try", tryShorthand, false, "do not wait for the lock, like --wait 0")
 	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others that do so: as a reader, where one without it is a writer")
-	f.Func("limit", "hold the lock together with others, up to `N` of them: one of N slots", h.setLimit)
-}
-
-// setLimit reads --limit. Zero, which means an exclusive lock to package holdfast, is a mistake on
-// a command line: a script that computed it expects to be kept out.
-func (h *holdFlags) setLimit(text string) (err error) {
-	if h.limit, err = strconv.Atoi(text); err != nil || h.limit < 1 {
-		return errors.New("want a whole number from 1 on")
-	}
-	return nil
+	f.Func("limit", "hold the lock together with others, up to `N` of them: one of N slots", func(text string) (err error) {
+		// Zero, which means an exclusive lock to package holdfast, is a mistake on a command line:
+		// a script that computed it expects to be kept out.
+		if h.limit, err = strconv.Atoi(text); err != nil || h.limit < 1 {
+			return errors.New("want a whole number from 1 on")
+		}
+		return nil
+	})
 }
 
 // check refuses flags that exclude each other, and sets try if a single attempt is to be made.

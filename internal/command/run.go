@@ -29,14 +29,11 @@ const commandExitCodes = `the code of the command, 128+n if signal n has killed 
   126  the command cannot be executed
   127  there is no such command`
 
-// A runFunc runs the command at path as its subcommand does, and returns the end of it.
-type runFunc func(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError
-
 // A runCommand is "holdfast run", "elect" or "once" with its flags.
 type runCommand struct {
 	*cli
-	form    string      // of the command line
-	work    runFunc     // under a client: acquireAndRun, runOnce or campaign
+	form    string // of the command line
+	work    func(sup *supervise.Supervisor, client *holdfast.Client, path string) *exitError
 	standby *time.Timer // of elect, until there is a lock
 	led     bool        // elect has had the lock
 	http    string      // of elect: the address of its page
@@ -170,13 +167,16 @@ func shellCommand(script string) []string {
 
 // runSupervised is the main function of both processes: see package supervise.
 func (r *runCommand) runSupervised() error {
-	path, missing := findProgram(r.command[0])
-	if missing != nil {
-		return missing
+	path, err := exec.LookPath(r.command[0])
+	if err != nil && (!errors.Is(err, exec.ErrDot) || runtime.GOOS == "windows") { // else the user's PATH has a "."
+		return cannotExecute(r.command[0], err)
 	}
 	code, err := supervise.Run(func(sup *supervise.Supervisor) int {
 		return r.report(sup, r.withClient(sup, path))
-	}, r.reportStuck)
+	}, func(w io.Writer, pids []int) {
+		r.notice(w, "processes that were killed have not ended (%s): they have another user's rights, "+
+			"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))
+	})
 	switch {
 	case errors.Is(err, supervise.ErrDied), errors.Is(err, supervise.ErrHung):
 		return &exitError{exitLost, fmt.Errorf("%w; its command was stopped", err), ""}
@@ -184,21 +184,6 @@ func (r *runCommand) runSupervised() error {
 		return &exitError{exitCannotRun, err, ""}
 	}
 	return &exitError{code: code}
-}
-
-// reportStuck reports the processes of the command that cannot be ended.
-func (r *runCommand) reportStuck(w io.Writer, pids []int) {
-	r.notice(w, "processes that were killed have not ended (%s): they have another user's rights, "+
-		"or wait in the kernel; still waiting for them", strings.Trim(fmt.Sprint(pids), "[]"))
-}
-
-// findProgram finds the file to execute.
-func findProgram(name string) (string, *exitError) {
-	path, err := exec.LookPath(name)
-	if err == nil || errors.Is(err, exec.ErrDot) && runtime.GOOS != "windows" { // the user's PATH has a "."
-		return path, nil
-	}
-	return "", cannotExecute(name, err)
 }
 
 // cannotExecute distinguishes a command that does not exist from one that cannot be executed.
