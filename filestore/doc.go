@@ -17,16 +17,15 @@
 // holds outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
-// without a battery and network, whose clock begins at the same time of day at each boot, must
-// first use the folder sooner after the boot than it has last used it in the boot before.
-// Otherwise it takes the two boots for one: keeps and detached holds last until their ends, a file
-// that a power loss has torn is [driver.ErrCorrupt], and tokens may be those of the last minute
-// again.
+// whose clock begins at the same time of day at each boot must first use the folder sooner after the
+// boot than it has last used it in the boot before. Otherwise it takes the two boots for one: keeps
+// and detached holds last until their ends, a file that a power loss has torn is
+// [driver.ErrCorrupt], and tokens may be those of the last minute again.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
-// in microseconds. After a reboot they are up to ten minutes ahead of it. The Floor of a request
-// raises those of some other names, too.
+// in microseconds, up to ten minutes ahead of it after a reboot. The Floor of a request raises those
+// of some other names, too.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
@@ -37,24 +36,22 @@
 //
 // # What can go wrong
 //
-// A grant does not wait for the disk, except for one in about ten minutes for each of 64 groups of
-// names: a power loss frees all locks anyway, and that flush keeps the tokens rising.
+// A grant waits for the disk once in about ten minutes for each of 64 groups of names, so that tokens
+// rise over a power loss. That frees all locks.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
 // locks holds up all requests for the names that share that lock, until it goes on or is killed.
 // Requests fail when their context ends, and Close after 3 s. Exclusion holds.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
-// machines and of Docker Desktop: they are hosts of their own. On Windows they are not recognized:
-// do not use one. Even where file locks work over the network, clocks and boots do not.
+// machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where file
+// locks work over the network, clocks and boots do not.
 //
-// Moving the folder, or one above it, frees its locks, as deleting it does.
-//
-// Deleting files: without its own file, or that of the session of its holder, a lock is free, and
-// the tokens of that name go on rising. An empty file is as a missing one. Without the file of its
-// kernel lock, they go on from the time of day, and requests that use the file go on for a moment
-// as if it were there. If that file is moved elsewhere they go on with it, so two may hold a lock.
-// A program that cleans up /tmp by age must leave the folder alone.
+// Moving the folder, or one above it, frees its locks, as deleting it does. Without its own file, or
+// that of the session of its holder, a lock is free, and its tokens go on rising. Without the file of
+// its kernel lock, they go on from the time of day. If that file is moved elsewhere, requests that
+// use it go on with it, so two may hold a lock. A program that cleans up /tmp by age must leave the
+// folder alone.
 //
 // A file that the store has not written, or one that has another name elsewhere (cp -l), is an
 // error, [driver.ErrCorrupt], that names the file. Other names are not affected.
@@ -78,10 +75,9 @@
 // whatever the umask, unless that takes the rights of the owner. A user outside of that group makes
 // files for that user alone.
 //
-// The folder has a file of JSON for each name that is in use, with a line for each hold and place,
-// which people can read. Hidden are a named pipe for each open Store (.session-…, a file on
-// Windows), and a file for each kernel lock, which is locked and keeps tokens rising (.lock-…).
-// The file system must have named pipes, which FAT has not.
+// The folder has a file for each name that is in use, with a line of JSON for each hold and place.
+// Hidden are a named pipe for each open Store (.session-…, a file on Windows), and a file for each
+// kernel lock, which keeps tokens rising (.lock-…). FAT has no named pipes, and cannot be used.
 //
 // A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
 // deleted when no program uses it any more.
@@ -96,18 +92,15 @@
 // Kubernetes is writable for everybody.
 //
 // The members of a group that may write the folder are trusted. Each of them can take, break and
-// block every lock, see its holder and metadata, and make records lie. Owner secrets are not in
-// the folder, only their SHA-256. Nothing in the folder leads a process out of it, and no file is
-// written, or given other permissions, that has another name elsewhere or was moved there. A
-// sticky folder is refused, since its users may not replace each other's files.
+// block every lock, see its holder and metadata, and make records lie. Of owner secrets the folder
+// has the SHA-256. Nothing in the folder leads a process out of it, and no file is written, or given
+// other permissions, that has another name elsewhere or was moved there. A sticky folder is refused,
+// since its users may not replace each other's files.
 //
-// A user with the right to read the folder alone can list the names of locks, and cannot open a
-// file: that user blocks no lock, and sees no holder and no metadata. A user with the right to
-// write a folder above can put another one of the same owner, or of root, in its place. That has
-// the effect of deleting the folder.
-//
-// On Windows the access list of the folder decides, and files inherit it. The store does not
-// examine it.
+// A user with the right to read the folder alone can list the names of locks, and opens no file: so
+// that user blocks no lock, and sees no holder and no metadata. A user with the right to write a
+// folder above can put another one of the same owner, or of root, in its place, which is as deleting
+// it. On Windows the access list of the folder decides, which the store does not examine.
 //
 // # URL
 //

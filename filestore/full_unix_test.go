@@ -144,12 +144,6 @@ func roleFill(s *Store, _ []string) error {
 	if c, err := os.ReadFile(s.lockOf("free")); err != nil || !bytes.Equal(c, counter) {
 		return fmt.Errorf("the counter is %q, %v", bytes.TrimSpace(c), err)
 	}
-	own := s.folder.session.Load()
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	if _, isThere := own.entries[newActor("", held.Owner).hash]; !isThere || len(own.entries) != 1 {
-		return fmt.Errorf("the Store knows of the entries %v", own.entries)
-	}
 	if err := checkFullAtFirst(ctx, filepath.Join(s.dir, "new")); err != nil {
 		return fmt.Errorf("in a new folder: %w", err)
 	}

@@ -48,6 +48,7 @@ func spoil(contents string) map[string]string {
 		"a huge number":   replace(`"until_ns": `, `"until_ns":99999999999999999999`),
 		"an escape":       replace(`"session":"`, `"session":"../../x`),
 		"a tail":          contents + "x",
+		"a long line":     contents + strings.Repeat(" ", 5000) + "\n",
 		"zeros behind":    contents + "\x00\x00",
 		"twice":           contents + entries,
 		"deep":            strings.Repeat(`{"name":`, 500),
@@ -89,6 +90,21 @@ func TestHostileFiles(t *testing.T) {
 			next(t, s, "bad")
 		})
 	}
+}
+
+// A line without room for a longer end is an error of its renewal, and can be released.
+func TestLineWithoutRoom(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req, _ := granted(t, s, "name", time.Hour)
+	text, err := os.ReadFile(s.pathOf("name"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Join(strings.Fields(string(text[headerSize:])), "")
+	writeFile(t, s.pathOf("name"), string(text[:headerSize])+line+"\n")
+	_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: 2 * time.Hour}})
+	wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))
+	released(t, s, req)
 }
 
 // useHostile makes every request for the name "bad", and checks what it shows.

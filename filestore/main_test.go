@@ -242,6 +242,7 @@ func openTestOn(tb testing.TB, h host, dir string) *Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.Notify(func(string, string, int64) {}) // Without a function no notice is expected.
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("Close: %v", err)

@@ -125,6 +125,7 @@ func decodeFile(text []byte) (h header, entries []entry, free []room, err error)
 		line, _, isLine := bytes.Cut(text[at:], lineEnd)
 		place := room{at, len(line) + 1}
 		at += place.size
+		isLine = isLine && place.size <= pageSize
 		if line = bytes.TrimRight(line, " "); isLine && len(line) == 0 {
 			free = append(free, place)
 			continue

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	mathrand "math/rand/v2"
@@ -33,22 +32,14 @@ type session struct {
 	end     context.CancelFunc
 	running sync.WaitGroup // what receives, watches and sweeps
 
-	mu       sync.Mutex           // never held while the disk is used
-	entries  map[string]*ownEntry // by the hash of the owner
-	forgetAt int                  // the number of entries at which those that have ended are forgotten
-	watches  map[string]*watch    // by the session that is watched
+	mu     sync.Mutex        // never held while the disk is used
+	places map[string]*place // by the hash of the owner
 }
 
-// An ownEntry is an entry that was made, or last renewed, through this Store.
-type ownEntry struct {
+// A place waits for the death of the sessions before it.
+type place struct {
 	actor
-	until  time.Duration // its end, as this Store knows it
-	before []string      // the sessions whose death may bring a place forward
-}
-
-// A watch waits for the death of a session for the places behind it.
-type watch struct {
-	places int
+	before []string
 	stop   context.CancelFunc
 }
 
@@ -103,9 +94,7 @@ func (f *folder) makeSession() (*session, error) {
 		if err != nil {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
-		s := &session{
-			folder: f, id: id, file: file, entries: map[string]*ownEntry{}, watches: map[string]*watch{},
-		}
+		s := &session{folder: f, id: id, file: file, places: map[string]*place{}}
 		s.closing, s.end = context.WithCancel(context.Background())
 		return s, nil
 	}
@@ -157,87 +146,57 @@ func (f *folder) sweep() {
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
-func (f *folder) knock(id, hash string, token int64, before []string) {
+func (f *folder) knock(id, notice string) {
 	if inbox, err := f.openInbox(sessionFile(id)); err == nil {
-		putLine(inbox, fmt.Appendf(nil, "%s %d %s\n", hash, token, strings.Join(before, " ")))
+		putLine(inbox, []byte(notice))
 		inbox.Close()
 	}
 }
 
 // note keeps what there is to know of the entry of an actor, or that it has none.
 func (s *session) note(st *state) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.entries) >= s.forgetAt {
-		for hash, own := range s.entries {
-			if own.until <= st.now {
-				s.keep(hash, nil, 0)
-			}
-		}
-		s.forgetAt = max(1000, 2*len(s.entries))
-	}
 	i := st.index()
 	if i < 0 || st.queue.Entries()[i].Kept {
-		s.keep(st.who.hash, nil, 0)
+		s.folder.store.notices.Forget(st.who.name, st.who.owner)
+		s.await(st.who, nil, 0)
 		return
 	}
+	s.folder.store.notices.Expect(st.who.name, st.who.owner, st.queue.Entries()[i].Until-st.now)
 	position := i + 1 - len(st.queue.Holds())
-	own := &ownEntry{actor: st.who, until: st.queue.Entries()[i].Until}
-	if position > 0 {
-		own.before = st.sessionsBefore(position)
-	}
-	s.keep(own.hash, own, lookStep*time.Duration(position))
+	s.await(st.who, st.sessionsBefore(position), lookStep*time.Duration(position))
 }
 
-// keep replaces what is known of an entry, which is nothing with nil, and watches the sessions
-// before it instead of those before the former one. The caller holds s.mu.
-func (s *session) keep(hash string, own *ownEntry, step time.Duration) {
-	former := s.entries[hash]
-	if own == nil {
-		delete(s.entries, hash)
-	} else if s.closing.Err() == nil {
-		s.entries[hash] = own
-		for _, id := range own.before {
-			w := s.watches[id]
-			if w == nil {
-				ctx, stop := context.WithCancel(s.closing)
-				w = &watch{stop: stop}
-				s.watches[id] = w
-				s.running.Go(func() { s.watch(ctx, id, step) })
-			}
-			w.places++
-		}
-	}
-	if former == nil {
+// await watches the sessions before a place instead of those that were before it. With nil it is no
+// place any more.
+func (s *session) await(who actor, before []string, step time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	former := s.places[who.hash]
+	if former != nil && before != nil && slices.Equal(former.before, before) || s.closing.Err() != nil {
 		return
 	}
-	for _, id := range former.before {
-		w := s.watches[id]
-		if w.places--; w.places == 0 {
-			w.stop()
-			delete(s.watches, id)
-		}
+	if former != nil {
+		former.stop()
+		delete(s.places, who.hash)
+	}
+	if before == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(s.closing)
+	s.places[who.hash] = &place{who, before, stop}
+	for _, id := range before {
+		s.running.Go(func() { s.watch(ctx, who, id, step) })
 	}
 }
 
-// watch waits for the death of a session, and lets the owners of the places behind it look then.
-func (s *session) watch(ctx context.Context, id string, step time.Duration) {
+// watch waits for the death of a session, and lets the owner of the place behind it look then.
+func (s *session) watch(ctx context.Context, who actor, id string, step time.Duration) {
 	for alive := true; alive; alive, _ = s.folder.isAlive(id) {
 		if s.folder.awaitEnd(ctx, id, step); ctx.Err() != nil {
 			return
 		}
 	}
-	var places []actor
-	s.mu.Lock()
-	for _, own := range s.entries {
-		if slices.Contains(own.before, id) {
-			places = append(places, own.actor)
-		}
-	}
-	s.mu.Unlock()
-	for _, who := range places {
-		s.folder.store.notices.Send(who.name, who.owner, 0)
-	}
+	s.folder.store.notices.Send(who.name, who.owner, 0)
 }
 
 // sleep waits for d, or for the end of ctx.
@@ -258,32 +217,38 @@ func (s *session) receive() {
 		if s.closing.Err() != nil {
 			return
 		}
-		switch fields := strings.Fields(string(line)); {
+		switch {
 		case err == io.EOF:
 			s.awaitLines()
 		case err != nil && err != bufio.ErrBufferFull:
 			return
-		case len(fields) >= 2:
-			if token, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
-				s.send(fields[0], token, fields[2:])
-			}
+		default:
+			s.take(string(line))
 		}
 	}
 }
 
-// send passes a notice on to the owner of an entry. A token below zero is for the Store: the place is
-// the first, behind the sessions.
-func (s *session) send(hash string, token int64, before []string) {
-	s.mu.Lock()
-	own := s.entries[hash]
-	if own != nil && token < 0 {
-		first := *own
-		first.before = before[:min(len(before), maxBefore)]
-		s.keep(hash, &first, lookStep)
-	}
-	s.mu.Unlock()
-	if own != nil && token >= 0 {
-		s.folder.store.notices.Send(own.name, own.owner, token)
+// noticeText has the hash of an owner, a token, and the sessions before a place that has come to the
+// front, with firstPlace in place of a token.
+const (
+	noticeText = "%s %d %s\n"
+	firstPlace = -1
+)
+
+// take passes a notice on, or watches the sessions in it.
+func (s *session) take(notice string) {
+	fields := strings.Fields(notice)
+	switch {
+	case len(fields) < 2:
+	case fields[1] == strconv.Itoa(firstPlace):
+		s.mu.Lock()
+		own := s.places[fields[0]]
+		s.mu.Unlock()
+		if own != nil {
+			s.await(own.actor, fields[2:min(len(fields), 2+maxBefore)], lookStep)
+		}
+	default:
+		s.folder.store.notices.Receive(fields[0], fields[1])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -161,26 +162,21 @@ func (st *state) read() error {
 // the holds, or the place before its own. It reports whether there were any. Each place looks at those
 // before it, so the dead elsewhere are dropped by others.
 func (st *state) bury() (found bool) {
-	for {
+	for again := true; again; {
+		again = false
 		st.tellLater(st.queue.Settle(st.now))
 		looked := st.queue.Holds()
 		if i := st.index(); i > len(looked) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
-		var dead []string
-		for _, e := range looked {
+		for _, e := range slices.Clone(looked) {
 			if !st.inForce(e) {
-				dead = append(dead, e.Owner)
+				st.end(e.Owner, 0)
+				again, found = true, true
 			}
 		}
-		if len(dead) == 0 {
-			return found
-		}
-		for _, owner := range dead {
-			st.end(owner, 0)
-		}
-		found = true
 	}
+	return found
 }
 
 // end ends the entry of an owner, or keeps its name, and reports whether there was one.
@@ -207,7 +203,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	tokens := lockqueue.Counter{Last: c.last, Clock: c.clock}
+	tokens := lockqueue.Counter{Last: c.last, Clock: max(0, st.folder.store.host.wall().UnixMicro())}
 	if n := st.queue.Len(); n > 0 { // Its tokens are greater if the file of the counter was deleted.
 		last := st.queue.Entries()[n-1]
 		tokens.Last = max(tokens.Last, last.Token+int64(last.Tokens)-1)
@@ -313,6 +309,9 @@ func (st *state) write() error {
 // writeEntry writes the line of an entry, and makes the file if it is missing.
 func (st *state) writeEntry(e *entry) (err error) {
 	line, place := encodeEntry(e), e.Data.room
+	if place.size > 0 && len(line) >= place.size {
+		return corruptErr(st.folder.path(st.file), errNotOurs.Error(), "delete it when nobody holds that lock")
+	}
 	if place.size > 0 {
 		return st.put(place.at, fill(line, place.size))
 	}
@@ -375,16 +374,17 @@ func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
 }
 
 // tell sends the notices to those whose entries have become holds or were broken. A place that has
-// come to the front is told the sessions of the holds, as a number below zero, unless it watches
-// that of the only one already, which was the place before it.
+// come to the front is told the sessions of the holds, unless it watches that of the only one
+// already, which was the place before it.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
+		notice := fmt.Sprintf(noticeText, e.Owner, token, strings.Join(before, " "))
 		switch own := st.own; {
 		case e.Kept || e.Owner == st.who.hash:
 		case own != nil && own.id == e.Data.session:
-			own.send(e.Owner, token, before)
+			own.take(notice)
 		default:
-			st.folder.knock(e.Data.session, e.Owner, token, before)
+			st.folder.knock(e.Data.session, notice)
 		}
 	}
 	for _, e := range st.queue.Holds() {
@@ -398,13 +398,17 @@ func (st *state) tell() {
 	holds := len(st.queue.Holds())
 	places := st.queue.Entries()[holds:]
 	if len(places) > 0 && places[0].Token != st.first && (holds > 1 || len(st.promoted) == 0) {
-		send(places[0], -1, st.sessionsBefore(1)...)
+		send(places[0], firstPlace, st.sessionsBefore(1)...)
 	}
 }
 
 // sessionsBefore returns the sessions whose death brings a place forward: those of the holds if it
-// is the first, and otherwise that of the entry before it.
-func (st *state) sessionsBefore(position int) (ids []string) {
+// is the first, and otherwise that of the entry before it. They are nil for what is no place.
+func (st *state) sessionsBefore(position int) []string {
+	if position <= 0 {
+		return nil
+	}
+	ids := []string{}
 	holds := len(st.queue.Holds())
 	first, last := holds+position-2, holds+position-1
 	if position == 1 {

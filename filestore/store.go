@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -31,7 +32,7 @@ type Store struct {
 	dir          string
 	allowNetwork bool
 	host         host
-	notices      notices.Registry
+	notices      notices.Mailbox
 
 	// turns has a value while a request uses the kernel lock of that number.
 	turns   [lockCount]chan struct{}
@@ -74,6 +75,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h}
+	s.notices.Tag = func(_, owner string) string { return newActor("", owner).hash }
 	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
@@ -318,27 +320,20 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 		case <-s.closing.Done():
 			return driver.ErrClosed
 		}
-		err := os.ErrClosed
-		for errors.Is(err, os.ErrClosed) && !s.isClosed() { // The folder was replaced.
-			var f *folder
-			if f, err = s.currentFolder(makes == makesAll); err != nil {
-				if errors.Is(err, fs.ErrNotExist) && makes < makesAll {
-					return nil // Nothing is held in a folder that is missing.
-				}
-				continue
-			}
-			own := f.session.Load()
-			if makes > makesNothing {
-				own, err = f.openSession()
-			}
-			if err == nil {
-				err = f.update(own, file, who, begin, verb)
+		f, err := s.currentFolder(makes == makesAll)
+		if errors.Is(err, fs.ErrNotExist) && makes < makesAll {
+			return nil // Nothing is held in a folder that is missing.
+		}
+		if err != nil {
+			return err
+		}
+		own := f.session.Load()
+		if makes > makesNothing {
+			if own, err = f.openSession(); err != nil {
+				return err
 			}
 		}
-		if errors.Is(err, os.ErrClosed) {
-			err = driver.ErrClosed
-		}
-		return err
+		return f.update(own, file, who, begin, verb)
 	})
 }
 
@@ -355,16 +350,9 @@ func (s *Store) bounded(ctx context.Context, verb, path string, do func(begin fu
 		return driver.ErrClosed
 	}
 	done := make(chan error, 1)
-	claim := make(chan struct{}, 1) // is full when do has begun, or never will
-	claims := func() bool {
-		select {
-		case claim <- struct{}{}:
-			return true
-		default:
-			return false
-		}
-	}
-	s.running.Go(func() { done <- do(sync.OnceValue(claims)) })
+	var claimed atomic.Bool // do has begun, or never will
+	claims := func() bool { return claimed.CompareAndSwap(false, true) }
+	s.running.Go(func() { done <- do(claims) })
 	s.mu.Unlock()
 	select {
 	case err := <-done:
