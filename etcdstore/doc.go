@@ -28,8 +28,9 @@
 //
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
 // a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
-// so tokens are above those of other stores, and of a cluster that has lost its data. A cluster is a
-// quorum itself, and no node of one (package quorumstore). The secret of an owner is nowhere in etcd.
+// so tokens are above those of other stores, and of a cluster that has lost its data. A cluster is
+// a quorum itself, and no node of one (package quorumstore). The secret of an owner is nowhere in
+// etcd.
 //
 // # What can go wrong
 //

@@ -94,8 +94,8 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 		if err == nil && !isThere { // What is made before it has its mark is looked at once.
 			s.goWhileOpen(func() { s.unchangedSince(s.alive, l) })
 		}
-		isOfOthers := errors.Is(err, rpctypes.ErrPermissionDenied) && isThere // It has a key of somebody else.
-		if isOfOthers || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		hasForeignKey := errors.Is(err, rpctypes.ErrPermissionDenied) && isThere
+		if hasForeignKey || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.mu.Lock()
 			delete(s.leases, seconds)
 			s.mu.Unlock()

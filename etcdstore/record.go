@@ -53,20 +53,6 @@ type record struct {
 	kv   *mvccpb.KeyValue
 }
 
-// decode reads a record.
-func (s *Store) decode(kv *mvccpb.KeyValue) (r *record, err error) {
-	name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
-	r = &record{name: name, kv: kv}
-	foreign := func(text string) bool {
-		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
-	}
-	if err = json.Unmarshal(kv.Value, r); err == nil && ok && !foreign(name) && !foreign(r.Holder) &&
-		r.Base > 0 && r.token() > 0 && r.token() <= driver.MaxToken {
-		return r, nil
-	}
-	return r, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
-}
-
 func (r *record) key() string  { return string(r.kv.Key) }
 func (r *record) token() int64 { return r.Base + r.kv.CreateRevision }
 
@@ -89,11 +75,16 @@ type queue struct {
 var inOrder = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
 
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {
+	foreign := func(text string) bool {
+		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+	}
 	q.revision = revision
 	for _, kv := range kvs {
-		r, err := s.decode(kv)
-		if err != nil {
-			return q, err
+		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
+		r := &record{name: name, kv: kv}
+		if err := json.Unmarshal(kv.Value, r); err != nil || !ok || foreign(name) || foreign(r.Holder) ||
+			r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
+			return q, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
 		q.records = append(q.records, r)
 	}

@@ -1,19 +1,16 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
-	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Release implements [driver.Store]. It changes the key only if nothing else has since that is known,
-// so that a request which arrives late does nothing.
+// Release implements [driver.Store]. It changes the key only at the revision that is known, so that
+// a request which arrives late does nothing.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -31,7 +28,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	isKept := false
 	for isKnown := e.modified > 0 && req.Keep == 0; !ended; isKnown = false {
 		end := clientv3.OpDelete(e.key)
-		if !isKnown { // It is to be kept, was requested or renewed through another Store, or is under way.
+		if !isKnown { // It is to be kept, another Store has renewed it, or it is under way.
 			q, err := s.readQueue(ctx, req.Name)
 			if err != nil {
 				return false, driver.NotApplied(err)
@@ -77,31 +74,24 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	if err != nil {
 		return nil, err
 	}
-	var group sync.WaitGroup
-	var mu sync.Mutex // guards the results
 	for _, r := range q.holds() {
 		if token != 0 && token != r.token() {
 			continue
 		}
-		group.Go(func() {
-			records := []driver.Record{r.public(q.waiting())}
-			isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
-			resp, endErr := s.write(ctx, r.key(), []clientv3.Cmp{isUnchanged}, []clientv3.Op{
-				clientv3.OpDelete(r.key()), clientv3.OpDelete(s.markKey(clientv3.LeaseID(r.kv.Lease))),
-			})
-			if endErr == nil && !resp.Succeeded { // It has got another lease, or has ended.
-				records, endErr = s.Break(ctx, name, r.token())
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err = cmp.Or(err, endErr); endErr == nil {
-				ended = append(ended, records...)
-			}
+		records := []driver.Record{r.public(q.waiting())}
+		isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
+		resp, err := s.write(ctx, r.key(), []clientv3.Cmp{isUnchanged}, []clientv3.Op{
+			clientv3.OpDelete(r.key()), clientv3.OpDelete(s.markKey(clientv3.LeaseID(r.kv.Lease))),
 		})
+		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.
+			records, err = s.Break(ctx, name, r.token())
+		}
+		if err != nil {
+			return ended, err
+		}
+		ended = append(ended, records...)
 	}
-	group.Wait()
-	slices.SortFunc(ended, func(a, b driver.Record) int { return cmp.Compare(a.Token, b.Token) })
-	return ended, err
+	return ended, nil
 }
 
 // A Lock is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name must return the

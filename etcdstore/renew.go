@@ -123,7 +123,7 @@ func (s *Store) unchangedSince(ctx context.Context, l *lease) int64 {
 	return math.MaxInt64
 }
 
-// unmark returns the operation that tells the Store of a lease of a change, unless that is this one.
+// unmark returns what tells another Store of a change on its lease, and nothing if it is this one.
 func (s *Store) unmark(id clientv3.LeaseID) []clientv3.Op {
 	if s.isOurs(id) {
 		return nil

@@ -167,6 +167,7 @@ func TestOneMember(t *testing.T) {
 		"deleted keys":                           testDeletedKeys,
 		"reader beside others":                   testReaderBesideOthers,
 		"lost lease":                             testLostLease,
+		"key deleted by hand":                    testDeletedKey,
 		"rule":                                   testRule,
 		"fence":                                  testFence,
 		"late keep":                              testLateKeep,
@@ -343,6 +344,26 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	}
 	if second := grant(t, s, request("next", time.Minute)); second.Token <= first.Token {
 		t.Errorf("the token %d follows %d", second.Token, first.Token)
+	}
+}
+
+// The owner of a hold whose key somebody has deleted is notified, and its renewal finds it lost.
+func testDeletedKey(t *testing.T, member *servers.Etcd) {
+	s := open(t, member)
+	notices := noticesOf(s)
+	grant(t, s, request("owner", time.Hour))
+	for range 2 {
+		if state := renewed(t, s, "owner", time.Hour, 0); state != driver.Held {
+			t.Errorf("Renew: %v, want Held", state)
+		}
+	}
+	_, err := s.client.Delete(t.Context(), s.entriesKey("name"), clientv3.WithPrefix())
+	must(t, err)
+	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
+		t.Errorf("the notice %+v", n)
+	}
+	if state := renewed(t, s, "owner", time.Hour, 0); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
 	}
 }
 

@@ -37,8 +37,8 @@
 //
 // A client that sees a hold for the first time waits for all of its time, though that may have run
 // out long ago. So after a holder has died the next one has the lock within the TTL and two seconds
-// if it was waiting already, and otherwise a TTL from when it has begun to wait. A program that only
-// tries never learns that a holder has died: it should wait for a TTL (holdfast run --wait).
+// if it was waiting already, and otherwise a TTL from when it has begun to wait. A program that
+// only tries never learns that a holder has died: it should wait for a TTL (holdfast run --wait).
 //
 // A server that takes a condition and ignores it would let two clients hold a lock. Each Store
 // sends two PUTs before its first write that must be refused, and returns ErrUnsupported if one is
