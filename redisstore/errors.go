@@ -20,17 +20,20 @@ import (
 
 // wrapErr wraps the error of a request. It marks every error that is certain to have had no effect.
 func (s *Store) wrapErr(err error) error {
-	var reply redis.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	var reply redis.Error
+	var op *net.OpError
+	var cert *tls.CertificateVerificationError
+	switch {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return driver.NotApplied(fmt.Errorf("no connection of the client's pool was free in time (%w), all are in use: give the locks a client of their own", err))
 	case errors.Is(err, batch.ErrNotSent):
 		return driver.NotApplied(err)
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: the Redis client has been closed", driver.ErrNotApplied)
-	case isUnsent(err):
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &cert): // It has certainly not been sent.
 		return driver.NotApplied(err)
 	case errors.As(err, &reply):
 		return s.explainReply(reply)
@@ -38,13 +41,6 @@ func (s *Store) wrapErr(err error) error {
 		return fmt.Errorf("the server has closed the connection, as one does that wants TLS of a client without it, or that has its max number of clients: %w", err)
 	}
 	return err
-}
-
-// isUnsent reports whether the request has certainly not been sent.
-func isUnsent(err error) bool {
-	var op *net.OpError
-	var cert *tls.CertificateVerificationError
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &cert)
 }
 
 // explainReply explains an error reply of the server. The scripts write only when nothing can fail

@@ -25,12 +25,22 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, err)
 			return
 		}
-		limited, cancel := context.WithTimeout(ctx, requestBound)
-		masters, err := s.masters(limited)
-		cancel()
-		if err != nil {
-			yield(driver.Record{}, s.wrapErr(err))
-			return
+		masters := []redis.UniversalClient{s.client}
+		if cluster, ok := s.client.(*redis.ClusterClient); ok {
+			limited, cancel := context.WithTimeout(ctx, requestBound)
+			var mu sync.Mutex
+			masters = nil
+			err := cluster.ForEachMaster(limited, func(_ context.Context, master *redis.Client) error {
+				mu.Lock()
+				defer mu.Unlock()
+				masters = append(masters, master)
+				return nil
+			})
+			cancel()
+			if err != nil {
+				yield(driver.Record{}, s.wrapErr(err))
+				return
+			}
 		}
 		pattern, seen := escapePattern(s.prefix+prefix)+"*", map[string]bool{} // SCAN may yield a key more than once.
 		for _, master := range masters {
@@ -83,21 +93,4 @@ func (s *Store) pageOfCalls(ctx context.Context, master redis.UniversalClient, p
 		calls = append(calls, s.newCall(lookupScript, "", name, ""))
 	}
 	return calls, next, nil
-}
-
-// masters returns the clients of all servers that have keys.
-func (s *Store) masters(ctx context.Context) ([]redis.UniversalClient, error) {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return []redis.UniversalClient{s.client}, nil
-	}
-	var mu sync.Mutex
-	var masters []redis.UniversalClient
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		masters = append(masters, master)
-		return nil
-	})
-	return masters, err
 }

@@ -6,7 +6,6 @@ import (
 	_ "embed" // for the scripts
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -78,9 +77,9 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	runKey
-	batches              *batch.Queue[*call]
+	sender               *batch.Queue[*call]
 	lock, queue, entries string // the keys of this one
-	owner                string // the name of the call in its batch queue; "" for a call without an order
+	owner                string // the name of the call for its sender; "" for one without an order
 	args                 []any  // of the script, for this lock
 
 	reply       any
@@ -107,18 +106,6 @@ type scriptRun struct {
 	cmd   *redis.Cmd
 }
 
-// groupCalls divides a batch into runs of scripts.
-func groupCalls(batch []*call) (all []*scriptRun) {
-	for _, c := range batch {
-		i := slices.IndexFunc(all, func(r *scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
-		if i < 0 {
-			i, all = len(all), append(all, &scriptRun{runKey: c.runKey})
-		}
-		all[i].calls = append(all[i].calls, c)
-	}
-	return all
-}
-
 // send sends runs in one round trip: by the hashes of their scripts, or in full to a server that
 // does not know them. With MinReplicas, WAIT is behind them in the same pipeline. The client
 // library has connections for pipelines alone, so that other work of the program does not hold them
@@ -135,7 +122,14 @@ func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
 		_ = pipe.Process(ctx, wait)
 	}
 	_, failed := pipe.Exec(ctx)
-	unconfirmed := s.unconfirmed(wait)
+	var unconfirmed error // What was acquired is not undone here: its caller releases what it got no answer to.
+	if wait != nil {
+		if confirmed, err := wait.Result(); err != nil {
+			unconfirmed = fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
+		} else if int(confirmed) < s.options.MinReplicas {
+			unconfirmed = fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, s.options.MinReplicas)
+		}
+	}
 	for _, r := range runs {
 		reply, err := r.cmd.Result()
 		if err == nil && reply == nil {

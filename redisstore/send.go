@@ -30,38 +30,38 @@ const (
 	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
 
-	// inFlight is how many batches of a queue there are at a time, and clusterQueues how many
-	// queues to a cluster, so that a node that hangs holds up few locks on other nodes.
-	inFlight      = 2
-	clusterQueues = 16
+	// inFlight is how many batches of a sender there are at a time, and clusterSenders how many
+	// senders to a cluster, so that a node that hangs holds up few locks on other nodes.
+	inFlight       = 2
+	clusterSenders = 16
 )
 
-func (s *Store) newQueues() []batch.Queue[*call] {
-	queues := make([]batch.Queue[*call], 1, clusterQueues)
+func (s *Store) newSenders() []batch.Queue[*call] {
+	senders := make([]batch.Queue[*call], 1, clusterSenders)
 	if s.cluster {
-		queues = queues[:clusterQueues]
+		senders = senders[:clusterSenders]
 	}
-	for i := range queues {
-		q := &queues[i]
+	for i := range senders {
+		q := &senders[i]
 		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
 		q.InFlight, q.Max, q.Bound, q.StuckAfter = inFlight, maxBatch, requestBound, stuckAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
 		}
 	}
-	return queues
+	return senders
 }
 
-// newCall makes a call. A lock has the same queue always, so that its calls keep their order. In a
+// newCall makes a call. A lock has the same sender always, so that its calls keep their order. In a
 // cluster the keys beside the lock begin with a hash tag, unless the prefix has one, which puts all
 // keys into one slot. A client that takes a node of a cluster for a single server has the same
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
 func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
-	c := &call{runKey: runKey{script: script, common: s.common + common, args: len(args)}, batches: &s.queues[0], lock: s.prefix + name, owner: owner, args: args}
+	c := &call{runKey: runKey{script: script, common: s.common + common, args: len(args)}, sender: &s.senders[0], lock: s.prefix + name, owner: owner, args: args}
 	if s.cluster {
 		slot := slotOf(c.lock)
-		c.batches = &s.queues[int(slot)%len(s.queues)]
+		c.sender = &s.senders[int(slot)%len(s.senders)]
 		if !s.prefixHasTag {
 			c.tag = slotTags()[slot]
 		}
@@ -76,7 +76,7 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.batches.Do(ctx, c); err != nil {
+	if err := c.sender.Do(ctx, c); err != nil {
 		return nil, s.wrapErr(err)
 	}
 	return s.readReply(c)
@@ -86,19 +86,19 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 // calls.
 func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
-	byQueue := map[*batch.Queue[*call]][]int{}
+	bySender := map[*batch.Queue[*call]][]int{}
 	for i, c := range calls {
-		byQueue[c.batches] = append(byQueue[c.batches], i)
+		bySender[c.sender] = append(bySender[c.sender], i)
 	}
 	var group sync.WaitGroup
-	for q, places := range byQueue {
+	for sender, places := range bySender {
 		for part := range slices.Chunk(places, maxBatch) {
 			group.Go(func() {
 				together := make([]*call, len(part))
 				for i, place := range part {
 					together[i] = calls[place]
 				}
-				err := q.Do(ctx, together...)
+				err := sender.Do(ctx, together...)
 				for _, place := range part {
 					if errs[place] = s.wrapErr(err); err == nil {
 						_, errs[place] = s.readReply(calls[place])
@@ -171,10 +171,17 @@ func (s *Store) checkUsable(ctx context.Context) error {
 	return driver.NotApplied(ctx.Err())
 }
 
-// sendBatch sends a batch in one round trip, and in another one the scripts that a server does not
-// know.
+// sendBatch divides a batch into runs of scripts, and sends them in one round trip, and in another
+// one those whose scripts a server does not know.
 func (s *Store) sendBatch(ctx context.Context, batch []*call) {
-	runs := groupCalls(batch)
+	var runs []*scriptRun
+	for _, c := range batch {
+		i := slices.IndexFunc(runs, func(r *scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
+		if i < 0 {
+			i, runs = len(runs), append(runs, &scriptRun{runKey: c.runKey})
+		}
+		runs[i].calls = append(runs[i].calls, c)
+	}
 	s.send(ctx, runs, false)
 	runs = slices.DeleteFunc(runs, func(r *scriptRun) bool {
 		err := r.cmd.Err()
@@ -183,18 +190,4 @@ func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 	if len(runs) > 0 {
 		s.send(ctx, runs, true)
 	}
-}
-
-// unconfirmed returns the error of a WAIT that too few replicas have answered in time. What was
-// acquired is not undone here: its caller releases what it got no answer to.
-func (s *Store) unconfirmed(wait *redis.IntCmd) error {
-	if wait == nil {
-		return nil
-	}
-	if confirmed, err := wait.Result(); err != nil {
-		return fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
-	} else if int(confirmed) < s.options.MinReplicas {
-		return fmt.Errorf("%d replicas have confirmed in time, want %d (MinReplicas)", confirmed, s.options.MinReplicas)
-	}
-	return nil
 }

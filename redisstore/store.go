@@ -65,7 +65,7 @@ type Store struct {
 	options        Options
 	common         string // what the words of every run begin with: see lua/head.lua
 	configErr      error  // returned by every call if the arguments of New are invalid
-	queues         []batch.Queue[*call]
+	senders        []batch.Queue[*call]
 	listener       listener
 	closed         atomic.Bool
 }
@@ -124,7 +124,7 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
 	s.configErr = s.checkOptions()
-	s.queues = s.newQueues()
+	s.senders = s.newSenders()
 	s.listener.init(s.prefix)
 	s.common = fmt.Sprintf("%s %d ", millis(s.options.RestartGuard), s.options.MinReplicas)
 	return s

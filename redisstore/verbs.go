@@ -15,8 +15,10 @@ import (
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), checkRequest(&req)); err != nil {
+	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), lockqueue.Check(&req)); err != nil {
 		return driver.Result{}, err
+	} else if req.Tokens > maxTokens {
+		return driver.Result{}, fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, maxTokens)
 	}
 	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	c := s.acquireCall(&req)
@@ -59,14 +61,6 @@ func (s *Store) acquireCall(req *driver.Request) *call {
 		args = append(args, req.Floor)
 	}
 	return s.newCall(acquireScript, common, req.Name, req.Owner, args...)
-}
-
-// checkRequest returns the error of a request that no server is asked for.
-func checkRequest(req *driver.Request) error {
-	if req.Tokens > maxTokens {
-		return fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, maxTokens)
-	}
-	return lockqueue.Check(req)
 }
 
 // checkOwner refuses an owner that is ambiguous in the value of a lock.

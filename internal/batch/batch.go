@@ -22,17 +22,12 @@ var (
 
 // A Queue sends calls in batches. InFlight batches are sent beside each other: a caller that finds
 // room sends its calls at once, on its own goroutine. Calls that come meanwhile wait and go
-// together, when a batch has ended. The more calls there are, the fewer batches each one costs.
-//
-// A batch that takes longer than StuckAfter makes room for the next. A caller that gives up a call
-// that was sent leaves its name behind: later calls with that name wait until the batch has ended,
-// so that they do not overtake it.
-//
-// The fields must not be changed after the first Do.
+// together, when a batch has ended, or has taken longer than StuckAfter. A caller that gives up a
+// call that was sent leaves its name behind: later calls with that name wait until the batch has
+// ended, so that they do not overtake it. The fields must not be changed after the first Do.
 type Queue[T any] struct {
-	// Send sends a batch, and returns when it is complete or its context has ended. It records the
-	// results in the calls. The context may be that of a caller: what is sent goes on when that is
-	// canceled before its deadline.
+	// Send sends a batch, records the results in the calls, and returns when it is complete or its
+	// context has ended. That may be a caller's: what is sent goes on when it is canceled early.
 	Send func(ctx context.Context, calls []T)
 
 	// Name returns the name of a call, "" for one that may overtake and be overtaken.
@@ -44,8 +39,8 @@ type Queue[T any] struct {
 	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
 
 	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
-	// With less, another goroutine sends them, and has the full Bound. 0 means that another
-	// goroutine always sends them: Send may then exceed the deadline of its context.
+	// With less another one sends them, and has the full Bound. 0 means always another one: Send may
+	// then exceed the deadline of its context.
 	MinInline time.Duration
 
 	mu      sync.Mutex
@@ -54,17 +49,15 @@ type Queue[T any] struct {
 	late    map[string]*batch[T] // those that were not awaited, by the names of their calls
 }
 
-// A batch is calls that go together.
 type batch[T any] struct {
-	callers []*[]T // the calls of each; none if it has given up
+	callers []*[]T // the calls of each that go together; none if it has given up
 	size    int    // of all calls
 	ended   chan struct{}
 }
 
 // Do has calls sent together, and returns nil when they are complete. When ctx ends before, it
-// returns an error that matches [ErrNotSent] or [ErrNoReply]: the results must not be read then. A
-// call is not sent after the end of ctx. A caller that sends its calls itself may stay until the
-// deadline of a context that is canceled.
+// returns [ErrNotSent], and they never are, or [ErrNoReply]: their results must not be read. A
+// caller that sends its calls itself may stay until the deadline of a context that is canceled.
 func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	now := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -115,10 +108,10 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		return nil
 	default:
 	}
+	if q.late == nil {
+		q.late = map[string]*batch[T]{}
+	}
 	if name != "" {
-		if q.late == nil {
-			q.late = map[string]*batch[T]{}
-		}
 		q.late[name] = b
 	}
 	return errors.Join(ErrNoReply, ctx.Err())
