@@ -12,31 +12,24 @@ import (
 )
 
 const (
-	// shortPause is the least time that a vote waits for the other nodes after a majority has
-	// replied. The pause after a vote without a winner is random, below four times that or four
-	// times the time of the vote. It is below longPause: a single attempt of package holdfast waits
-	// as long.
+	// shortPause is the least time that a vote waits for the other nodes after a majority. The pause
+	// after a vote without a winner is random, below four times that or the time of the vote, and
+	// below longPause: a single attempt of package holdfast waits as long.
 	shortPause = 2 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
 	// floorSlack is how far above the client's clock the floor of a token is, in µs: nodes with
-	// clocks that are at most that far ahead all grant the floor.
-	floorSlack = int64(time.Second / time.Microsecond)
-
-	// maxClockLead bounds the recorded lead of clocks that are further ahead, so that clients that
-	// learn from each other cannot drive tokens away from the time.
+	// clocks that are at most that far ahead all grant it. maxClockLead bounds the lead of others,
+	// so that clients that learn from each other cannot drive tokens away from the time.
+	floorSlack   = int64(time.Second / time.Microsecond)
 	maxClockLead = int64(time.Hour / time.Microsecond)
 )
 
 // Acquire implements [driver.Store]: one vote. It returns as soon as the votes decide it. Once a
-// majority has replied and they do not, the other nodes have as long again. The same holds once too
-// many have failed, since the votes of the others decide which error that is. A grant that comes
-// later makes the hold stronger, or is released again. Grants of an attempt that has failed are
-// released before Acquire returns, as far as the nodes confirm it in time. The package comment
-// shows which error that is.
-//
-// An attempt that a majority may have granted, by nodes without a reply, is left as it is: Renew
-// tells.
+// majority has replied and they do not, or too many have failed, the other nodes have as long
+// again: they may decide it, or which error it is. Grants of an attempt that has failed are
+// released before Acquire returns, as far as the nodes confirm it in time. An attempt that a
+// majority may have granted, by nodes without a reply, is left as it is: Renew tells.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	var none driver.Result
 	if err := s.checkUsable(ctx); err != nil {
@@ -107,7 +100,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
 	inTheWay := largestGroup(votes.inWay)
 	if outcome == verdictBusy {
-		if s.isHold(ctx, &req, inTheWay[0]) {
+		if inTheWay[0].Holder != req.Holder {
+			return driver.Result{Held: inTheWay[0]}, nil
+		}
+		// Two owners with one public holder can be granted one token on different nodes, for a
+		// moment, and look like one hold. It is one if a second look finds it.
+		if again, err := s.Lookup(ctx, req.Name); err == nil && len(again) > 0 && sameHold(inTheWay[0], again[0]) {
 			return driver.Result{Held: inTheWay[0]}, nil
 		}
 		outcome = verdictSplit
@@ -140,7 +138,7 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 // for Options.Timeout at most. The replies of those that have become errUndone.
 func (s *Store) undo(ctx context.Context, attempt *ballot[driver.Result], e *entry, granted int) {
 	s.mu.Lock()
-	b, _ := s.release(ctx, driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}, lost)
+	b := s.release(ctx, e, 0, lost)
 	s.mu.Unlock()
 	if granted == 0 {
 		return
@@ -156,18 +154,6 @@ func (s *Store) undo(ctx context.Context, attempt *ballot[driver.Result], e *ent
 			return
 		}
 	}
-}
-
-// isHold reports whether what refuses an attempt is certainly one hold. Two owners with one public
-// holder can be granted the same token on different nodes, for a moment, and then look like one
-// hold. A hold with the public holder of this owner therefore counts only if a second look finds
-// it.
-func (s *Store) isHold(ctx context.Context, req *driver.Request, rec driver.Record) bool {
-	if rec.Holder != req.Holder {
-		return true
-	}
-	again, err := s.Lookup(ctx, req.Name)
-	return err == nil && len(again) > 0 && sameHold(rec, again[0])
 }
 
 // failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied

@@ -30,33 +30,28 @@
 // A quorum has no Queue: nodes get the requests in different orders, and would admit different
 // owners. Its waiters try again after pauses of up to 250 ms (holdfast.Backoff), without notices.
 //
-// Shared and limited holds are not supported, also if all nodes support them. N nodes that each
-// admit L holders admit up to N*L/(N/2+1) that have a majority: 3 holders with a Limit of 2 on 3
-// nodes, as A and B on the first node, B and C on the second, and A and C on the third. Shared
-// holds get different tokens on different nodes if their requests cross, and would be requested
-// again for as long as readers keep coming.
+// Shared and limited holds are not supported. With a Limit of 2 on each of 3 nodes, 3 holders can
+// have a majority: A and B on the first node, B and C on the second, A and C on the third. Shared
+// holds get different tokens on different nodes if their requests cross, again and again for as
+// long as readers keep coming.
 //
 // An attempt is one vote. If a majority tells one hold in its way, the name is held. If there is no
 // winner, the attempt is released, and the error is a [driver.RetryError] with a short random time:
-// the attempt of a new owner may have a majority. A caller that waits (its request has a Place) is
-// told the hold of a rival instead, with that time as Remaining, if rivals have so many nodes that
-// the others are no majority. If so many nodes refuse it that the others are no majority, it ends
-// at once; nodes that hang are waited for, up to Options.Timeout. If nodes that cannot serve now
-// would make a majority, the error is a RetryError with the time after which they will. Any error
-// lists the reply of each node. It matches [driver.ErrNotApplied] only if no majority can have
-// granted the attempt. Nodes that do not answer are never taken for "held".
+// a new owner may have a majority then. A caller that waits (its request has a Place) is told the
+// hold of a rival instead, with that time as Remaining, if rivals have so many nodes that the
+// others are no majority. If so many nodes refuse it, it ends at once; nodes that hang are waited
+// for, up to Options.Timeout. If nodes that cannot serve now would make a majority, the error is a
+// RetryError with the time after which they will. An error lists the reply of each node. It matches
+// [driver.ErrNotApplied] only if no majority can have granted the attempt.
 //
 // # What can go wrong
 //
-// Clocks that run at different rates. A hold counts on a node's TTL to run out no sooner than the
-// holder's own. Clocks that differ do no harm; one that runs faster by more than 1%, or steps while
-// it is used to expire holds (Redis uses the wall clock), may free a lock early on that node.
-//
-// A clock that is wrong by more than a day. A node refuses a token that is more than
-// [driver.MaxLead] above its clock: a client with a clock that far ahead gets [driver.ErrInvalid],
-// and a node with a clock that far behind has no vote. A client with a clock more than an hour
-// behind those of the nodes proposes too little: most of its attempts end with "the tokens granted
-// do not agree".
+// Clocks. Those that differ do no harm; one that runs faster by more than 1%, or steps while it is
+// used to expire holds (Redis uses the wall clock), may free a lock early on that node. A node
+// refuses a token that is more than [driver.MaxLead] above its clock: a client with a clock that
+// far ahead gets [driver.ErrInvalid], and a node with a clock that far behind has no vote. A client
+// more than an hour behind the nodes proposes too little: most of its attempts end with "the tokens
+// granted do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the
@@ -65,9 +60,8 @@
 // its counters without that can also make tokens fall, where its clock does not stand above them.
 //
 // A hold does not grow back. A node that has lost its part of a hold, or was down when it was
-// granted, does not get it again at a renewal: that could undo a Break. A hold that lasts while a
-// majority of the nodes is restarted without data, one after the other, is lost, and the holder is
-// notified.
+// granted, does not get it again at a renewal: that could undo a Break. A hold is lost when a
+// majority of the nodes has been restarted without data, one after the other.
 //
 // A late acquisition. One that a node has not answered by twice Options.Timeout may be executed
 // after the release that undoes it, which is therefore sent again until the TTL is over. One that
@@ -81,10 +75,10 @@
 // # Server set-up
 //
 // Three or five nodes that fail independently: on different machines, without replication among
-// them. An even number is allowed and bears no more losses than the odd one below it. All clients
-// must use the same nodes; to exchange one, stop all clients, or wait for the greatest TTL without
-// any. A node must not let the floor that is requested for one name raise the tokens of others
-// (memstore and redisstore do not), or clients that take many names at once see the nodes disagree.
+// them. An even number bears no more losses than the odd one below it. All clients must use the
+// same nodes; to exchange one, stop all for the greatest TTL. A node must not let the floor of one
+// name raise the tokens of others (memstore and redisstore do not), or clients that take many names
+// at once see the nodes disagree.
 //
 // # URL
 //

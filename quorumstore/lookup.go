@@ -10,10 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Lookup implements [driver.Store]. It reports a hold that a majority of the nodes has, with the
-// time that was left by the last renewal. A hold of a minority does not count: it is about to be
-// released, or to expire. If nodes that do not reply leave it open which of the two it is, the
-// error has the replies.
+// Lookup implements [driver.Store]. It reports a hold that a majority of the nodes has. One of a
+// minority does not count: it is about to be released, or to expire. If nodes that do not reply
+// leave it open which of the two it is, the error has the replies.
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -102,14 +101,11 @@ func (s *Store) holds(
 	return b, holds, unclear
 }
 
-// Break implements [driver.Store]. It waits for all nodes, up to the Timeout, and succeeds if a
-// majority did it: the hold then has no majority any more, and a successor can have one. It does
-// not return earlier, so that none of its requests is still in flight to a node, where it might end
-// the successor's part.
-//
-// Each node compares a token with its own. Break returns the hold if so many nodes ended one that
-// the others are no majority, and none if so many nodes had none. What a node granted to the same
-// owner under another token stays until the next renewal or the TTL.
+// Break implements [driver.Store]. It waits for all nodes, up to the Timeout, so that none of its
+// requests is still in flight, where it might end a successor's part. It returns the hold if so
+// many nodes ended one that the others are no majority, and none if so many nodes had none. Each
+// node compares a token with its own: what it granted to the same owner under another token stays
+// until the next renewal or the TTL.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err

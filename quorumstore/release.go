@@ -92,14 +92,11 @@ func (s *Store) done(e *entry, n *node) {
 	}
 }
 
-// Release implements [driver.Store]. It goes to every node. It returns true as soon as a majority
-// has ended the hold, and false as soon as so many did not have it that no majority did. If a
-// majority replied without deciding it, Release returns true: the hold is over, and may have had a
-// majority. To keep the name, a majority must have confirmed it. In all other cases it returns an
-// error with the replies.
-//
-// A release that a node does not confirm is sent again in the background, until it is confirmed or
-// the TTL of the hold is over.
+// Release implements [driver.Store]. It returns true as soon as a majority has ended the hold, and
+// false as soon as so many did not have it that no majority did. If a majority replied without
+// deciding it, Release returns true: the hold has ended, and may have had a majority. To keep the
+// name, a majority must have confirmed it. Otherwise it returns an error with the replies. A
+// release that a node does not confirm is sent again in the background.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
@@ -108,7 +105,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	s.mu.Lock()
-	b, was := s.release(ctx, req, released)
+	e := s.entryOf([2]string{req.Name, req.Owner}, unknownTime)
+	was := e.state
+	b := s.release(ctx, e, req.Keep, released)
 	s.mu.Unlock()
 	ended, without := 0, 0
 	for range b.await(ctx, s.timeout) {
@@ -126,16 +125,15 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return false, b.err("not confirmed")
 }
 
-// release ends the entry of an owner at all nodes, and returns the state that it was in. A lost one
-// stays lost, and leaves no keep. The caller holds s.mu.
-func (s *Store) release(ctx context.Context, req driver.ReleaseRequest, to entryState) (b *ballot[bool], was entryState) {
-	e := s.entryOf([2]string{req.Name, req.Owner}, unknownTime)
-	was = e.state
-	if e.state, e.keep = max(was, to), (time.Time{}); req.Keep > 0 && e.state != lost {
-		e.keep = time.Now().Add(req.Keep)
+// release ends an entry at all nodes. A lost one stays lost, and leaves no keep. The caller holds
+// s.mu.
+func (s *Store) release(ctx context.Context, e *entry, keep time.Duration, to entryState) *ballot[bool] {
+	e.state, e.keep = max(e.state, to), time.Time{}
+	if keep > 0 && e.state != lost {
+		e.keep = time.Now().Add(keep)
 	}
 	s.begin(e)
-	return ask(s, ctx, func(ctx context.Context, n *node) (bool, error) { return s.releaseAt(ctx, e, n) }), was
+	return ask(s, ctx, func(ctx context.Context, n *node) (bool, error) { return s.releaseAt(ctx, e, n) })
 }
 
 // releaseAt ends the part of an entry at a node, after its Acquire has ended there. A release that

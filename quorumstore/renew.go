@@ -20,15 +20,11 @@ type renewal struct {
 // Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
 // if a majority of the nodes says so under one and the same token, and Lost if so many do not that
 // no majority can; the rest of it is then released. Else it is unknown, and the error has the
-// replies.
+// replies. An entry whose Acquire had no answer is also Lost if a majority has replied without
+// deciding it: the nodes that hang may leave that open for long.
 //
 // An owner has one entry at a node. So the nodes are not asked for a token that is known: one
 // outside the majority that has agreed on it may have granted another, and its part counts, too.
-//
-// An entry whose Acquire had no answer is also Lost if a majority has replied without deciding it:
-// the nodes that hang may leave that open for long.
-//
-// A node that has lost a hold does not get it back: see the package comment.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			}
 		case r.answer.State == driver.Lost || unsettled: // Its rest is released in the background.
 			r.answer = driver.Entry{State: driver.Lost}
-			s.release(ctx, driver.ReleaseRequest{Name: r.key[0], Owner: r.key[1]}, lost)
+			s.release(ctx, r.entry, 0, lost)
 		default:
 			if end := s.endAfter(batch[i].TTL); end.After(r.expiry) {
 				r.expiry = end

@@ -17,11 +17,10 @@ const DefaultTimeout = 500 * time.Millisecond
 
 // Options configure a Store. The zero value, and nil, are good defaults.
 type Options struct {
-	// Timeout is the time for a node to reply to a request, whatever its client library does; 0
-	// means [DefaultTimeout]. It is what an operation can take at most while no majority replies,
-	// and costs nothing while one does. It should be several round trips to the farthest node, and
-	// well below a third of the shortest TTL in use. A late request goes on for as long again, so
-	// that its outcome is known, before its context ends.
+	// Timeout is the time for a node to reply to a request; 0 means [DefaultTimeout]. It is what an
+	// operation can take at most while no majority replies, and costs nothing while one does. It
+	// should be several round trips to the farthest node, and well below a third of the shortest
+	// TTL in use. A late request goes on for as long again, so that its outcome is known.
 	Timeout time.Duration
 
 	// CloseStores makes Close close the nodes too.
@@ -49,10 +48,9 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// New returns a Store of the given nodes. Nil options mean the defaults. Every client that is to
-// exclude the others must be given the same nodes, in any order. Each must be a place of its own
-// for locks: the same one given twice has two votes, which makes a majority meaningless. New panics
-// if there is no node, a nil one, or one of etcd. Nothing is dialed.
+// New returns a Store of the given nodes. Nil options mean the defaults. All clients must be given
+// the same nodes, in any order, each a place of its own for locks: one given twice has two votes.
+// New panics if there is no node, a nil one, or one of etcd. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
 	if err := checkNodes(nodes); err != nil {
 		panic("quorumstore: " + err.Error())
@@ -101,8 +99,7 @@ func (s *Store) Nodes() (nodes []driver.Store) {
 // minority returns how many nodes the quorum can lose and still have a majority.
 func (s *Store) minority() int { return len(s.nodes) - s.need }
 
-// Guarantees implements [driver.Store]. The package comment shows how they follow from those of the
-// nodes.
+// Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 
 // combineGuarantees returns the guarantees of a quorum: what all nodes claim. A hold need not be on
