@@ -4,32 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
-
-// When a majority has lost a hold, its rest is given back.
-func TestRestOfALostHoldIsReleased(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		req := request("mine")
-		grant(t, s, req)
-		synctest.Wait()
-		c[0].restart()
-		if got := renew(t, s, req); got != driver.Held {
-			t.Errorf("with two nodes left: %d", got)
-		}
-		c.holders(t, "", "mine", "mine") // a node that lost it is not given it back
-		c[1].restart()
-		if got := renew(t, s, req); got != driver.Lost {
-			t.Errorf("with one node left: %d", got)
-		}
-		synctest.Wait()
-		c.holders(t, "", "", "")
-	})
-}
 
 // What only a minority has is no hold; what may have a majority is unclear.
 func TestLookupAndList(t *testing.T) {

@@ -4,10 +4,8 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,7 +21,7 @@ import (
 // rights are the commands that the package comment asks for, without those of options and of the
 // connection.
 var rights = []string{
-	"exists", "get", "set", "del", "pttl", "pexpire", "time", "incrby", "zadd", "zcount", "zscore", "zrange",
+	"exists", "get", "mget", "set", "del", "pttl", "pexpire", "time", "incrby", "zadd", "zcount", "zscore", "zrange",
 	"zrangebyscore", "zrem", "zremrangebyscore", "hset", "hget", "hdel", "publish", "type",
 }
 
@@ -47,37 +45,6 @@ func everything(server *servers.Redis) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")
-}
-
-// Of calls that are sent together, none is granted a token after another has failed for want of a
-// right.
-func TestTokensWithoutARight(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	all := open(t, server.Addr, nil)
-	for _, missing := range []string{"incrby", "set", "zremrangebyscore", "zscore", "zadd"} {
-		server.Do("FLUSHALL")
-		last := pair(t, all, "b", 0)
-		grant(t, all, "held", time.Minute)                                      // so that not all are free
-		server.Do("SET", all.prefix+counterSuffix, strconv.FormatInt(last, 10)) // behind the clock
-		server.Do("ACL", "SETUSER", missing, "on", ">pw", "~lock:*", "&lock:*", "+@all", "-"+missing)
-		s := openFromURL(t, "redis://"+missing+":pw@"+server.Addr)
-		var together []*call
-		for _, name := range []string{"a", "b", "c", "held"} {
-			req := request(name, time.Minute)
-			req.Place = time.Minute
-			together = append(together, s.acquireCall(&req))
-		}
-		sendTogether(s, together...)
-		for i, c := range together {
-			if place, ok := c.reply.([]any); ok && c.err == nil && len(place) > 1 && place[0] == "waiting" && place[1] == int64(1) {
-				t.Errorf("without %s call %d is answered %v", missing, i, place)
-			}
-			if token, ok := c.reply.(int64); ok && token <= last {
-				t.Errorf("without %s call %d is granted %d after %d", missing, i, token, last)
-			}
-		}
-	}
 }
 
 // Of calls that are sent together, one that fails for want of a right leaves the others granted.
@@ -257,32 +224,6 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	lasts("lock:name", 59*time.Minute)
 	if got := millis(time.Millisecond + 1); got != "2" {
 		t.Errorf("a millisecond and a nanosecond are %s ms", got)
-	}
-}
-
-// A shared hold lasts through the millisecond of its end, as a key does.
-func TestEndOfASharedHold(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	req := request("name", time.Minute)
-	req.Limit = driver.Shared
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-		t.Fatal(res, err)
-	}
-	c := s.newCall(lookupScript, "", "name", "")
-	end, err := strconv.Atoi(strings.TrimPrefix(server.Do("ZSCORE", c.queue, req.Owner), "-"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := lookupScript.source()
-	for after, held := range []bool{true, false} {
-		clock := fmt.Sprintf("{%d, %d}", (end+after)/1000, (end+after)%1000*1000)
-		script := strings.Replace(text, "now or call('TIME')", clock, 1)
-		reply, err := s.Client().Eval(t.Context(), script, []string{c.lock, c.queue, c.entries}, c.common).Slice()
-		if err != nil || strings.Contains(fmt.Sprint(reply), "held") != held {
-			t.Errorf("%d ms after the end: %v, %v, want held: %v", after, reply, err, held)
-		}
 	}
 }
 
