@@ -3,7 +3,7 @@
 local guard, replicas, keep = match(ARGV[1], '^(%d+) (%d+) (%d+)')
 if keep == '0' then
   local alone = call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
-  local values, mine = redis.pcall('MGET', unpack(KEYS, shared + 1, shared + locks)), {}
+  local values, mine = (alone or locks > 1) and redis.pcall('MGET', unpack(KEYS, shared + 1, shared + locks)) or {}, {}
   for i = 1, locks do
     local lock, owner, value = KEYS[shared + i], ARGV[1 + i], values[i]
     if value and sub(value, 1, #owner + 1) == owner .. '\n' and not mine[lock] and
