@@ -11,6 +11,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,13 +117,11 @@ const storeTime = 10 * time.Second
 // holdfast.ErrUnavailable if the store cannot be reached; then the findings are those made before
 // that.
 func Examine(ctx context.Context, store driver.Store, o *Options) ([]Finding, error) {
-	if o == nil {
-		o = &Options{}
+	var options Options
+	if o != nil {
+		options = *o
 	}
-	options := *o
-	if options.TTL == 0 {
-		options.TTL = holdfast.DefaultTTL
-	}
+	options.TTL = cmp.Or(options.TTL, holdfast.DefaultTTL)
 	if options.TTL < driver.MinTTL || options.TTL > driver.MaxTTL {
 		return nil, fmt.Errorf("holdfast: examine: %w: TTL is not between %v and %v", holdfast.ErrInvalid, driver.MinTTL, driver.MaxTTL)
 	}

@@ -248,14 +248,12 @@ func (p *probe) timeNotice(notices <-chan struct{}) Finding {
 		f.Found = stepError("release a lock", err, "not held").Error()
 		return f
 	}
-	timeout := time.NewTimer(requestTimeout)
-	defer timeout.Stop()
 	f.Severity, f.Found = Warning, fmt.Sprintf("a waiter was not notified of a release within %v", requestTimeout)
 	f.Want, f.Remedy = "a notice at once", "the rights for notices that the documentation of the store names"
 	select {
 	case <-notices:
 		f = Finding{Check: f.Check, Severity: OK, Found: fmt.Sprintf("a waiter was notified %v after the release was sent", round(time.Since(sent)))}
-	case <-timeout.C:
+	case <-time.After(requestTimeout):
 	case <-p.ctx.Done():
 	}
 	return f

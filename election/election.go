@@ -1,10 +1,12 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -67,10 +69,8 @@ type Election struct {
 	o     Options
 	log   *slog.Logger
 
-	running sync.Mutex // locked until Run returns
-
-	mu      sync.Mutex
-	current *leadership // of this candidate, nil while it does not lead
+	running sync.Mutex                 // locked until Run returns
+	current atomic.Pointer[leadership] // of this candidate, nil while it does not lead
 }
 
 // New returns the election of that name among all processes that use the same store. The holder of
@@ -83,10 +83,7 @@ func New(locks *holdfast.Client, name string, o *Options) *Election {
 	if e.o.ResignDelay <= 0 {
 		e.o.ResignDelay = time.Second
 	}
-	e.log = e.o.Logger
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
+	e.log = cmp.Or(e.o.Logger, slog.New(slog.DiscardHandler))
 	return e
 }
 
@@ -97,9 +94,7 @@ func (e *Election) Name() string { return e.name }
 // request, so it is quick, and right at once after a pause. The term may be over by the time the
 // result is used: for anything that takes a while use the context that Run passes.
 func (e *Election) Leading() (Term, bool) {
-	e.mu.Lock()
-	current := e.current
-	e.mu.Unlock()
+	current := e.current.Load()
 	if current == nil || current.Err() != nil {
 		return Term{}, false
 	}
@@ -115,9 +110,7 @@ func (e *Election) Leading() (Term, bool) {
 // A function that is to resign returns ErrResigned instead of calling Resign, which would wait for
 // the function itself.
 func (e *Election) Resign(ctx context.Context) error {
-	e.mu.Lock()
-	current := e.current
-	e.mu.Unlock()
+	current := e.current.Load()
 	if current == nil {
 		return nil
 	}

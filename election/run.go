@@ -75,7 +75,7 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 		if err := current.lock.Release(); !errors.Is(err, holdfast.ErrLost) {
 			current.releaseErr = err
 		}
-		e.setCurrent(nil)
+		e.current.Store(nil)
 		close(current.released)
 	}()
 	o := holdfast.Options{TTL: e.o.TTL, Metadata: e.o.Metadata}
@@ -85,7 +85,7 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 			Leader: lock.Holder(), Token: lock.Token(), Since: time.Now().Round(0), Metadata: lock.Metadata(),
 		}}
 		current.Context, current.end = context.WithCancelCause(lockCtx)
-		e.setCurrent(current)
+		e.current.Store(current)
 		e.log.InfoContext(lockCtx, "elected", "election", e.name, "token", current.term.Token)
 		defer func() {
 			current.end(errLeadReturned)
@@ -98,12 +98,6 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, Term
 			"token", current.term.Token, "reason", current.reason, "err", err)
 	}
 	return current, err
-}
-
-func (e *Election) setCurrent(l *leadership) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.current = l
 }
 
 // errLeadReturned ends a term when lead has returned.
