@@ -418,20 +418,6 @@ func TestHungNetwork(t *testing.T) {
 	proxy.Reset()
 }
 
-// A server process that is terminated has done nothing that is not known, and the next call has
-// another.
-func TestTerminatedBackend(t *testing.T) {
-	t.Parallel()
-	s := open(t, "pool_max_conns=1")
-	req, _ := grant(t, s, "name", time.Minute)
-	other := openIn(t, s.schema)
-	value[bool](t, other, "SELECT pg_terminate_backend($1)", value[int32](t, s, "SELECT pg_backend_pid()"))
-	pgtest.Eventually(t, "another connection", func() bool {
-		got, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-		return err == nil && got[0].State == driver.Held
-	})
-}
-
 // A server that has no connection left, or is starting, expects to serve later.
 func TestRetryErrors(t *testing.T) {
 	t.Parallel()
