@@ -18,7 +18,7 @@ import (
 // renewal.
 const (
 	maxPlaceTTL   = 5 * time.Second
-	maxFreedPlace = 15 * time.Second
+	maxFreedPlace = 20 * time.Second
 )
 
 // shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds have
