@@ -163,7 +163,7 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 		Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
 		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
 	}
-	l.state, l.busy, l.due, l.storeEnd = requesting, true, never, sent+o.TTL
+	l.state, l.busy, l.storeEnd = requesting, true, sent+o.TTL
 	l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
 	c.mu.Unlock()
 	res, err := request(c, a.ctx, "acquire", min(c.config.RequestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
@@ -185,7 +185,7 @@ func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
 			due = now
 		}
 		l.storeEnd, l.look = now+o.TTL, failed
-		l.lookAt(due)
+		l.lookAt(now, due)
 	case res.Granted:
 		if !l.note(now, sent, o.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
 			a.noteFailure(now, now, errAnsweredLate)

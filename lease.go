@@ -63,9 +63,10 @@ type lease struct {
 	since     time.Duration // when it became a hold of its holder
 	confirmed bool          // an answer has confirmed the hold for its whole TTL
 
-	due  time.Duration // of a new one: when it is sent; then when the scheduler serves it
-	busy bool          // a request that may prolong it is in flight
-	look lookReason
+	due   time.Duration // of a new one: when it is sent; then when the scheduler serves it
+	index int           // in the schedule, or notScheduled
+	busy  bool          // a request that may prolong it is in flight
+	look  lookReason
 
 	first Lock    // that of the acquisition which made the lease
 	locks []*Lock // first and those of reentrant acquisitions: those not released, and the last
@@ -83,7 +84,7 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 	both := &struct { // one allocation
 		lease
 		locks [1]*Lock
-	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a}}
+	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, index: notScheduled}}
 	l := &both.lease
 	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.config.Holder, c, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
@@ -138,13 +139,14 @@ func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
 		case l.options.NoRenew || l.options.Detached: // The caller waits for the answer.
 			due = now
 		default:
-			due = min(due, now+max(l.c.config.LocalTurn, shortHold))
+			left := time.Duration(l.deadline.Load()) - now
+			due = min(due, now+min(max(l.c.config.LocalTurn, shortHold), left/3))
 		}
 	}
 	if l.look == noticed {
 		due = now
 	}
-	l.lookAt(due)
+	l.lookAt(now, due)
 	return true
 }
 
@@ -190,6 +192,7 @@ func (l *lease) end(reason *error) bool {
 	for _, lock := range l.locks {
 		lock.endContext(reason)
 	}
+	l.c.schedule.remove(l)
 	return true
 }
 

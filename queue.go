@@ -174,6 +174,6 @@ func (l *lease) passOn() bool {
 	next.tokens.own++
 	next.deadline.Store(l.deadline.Load())
 	a.lock, q.head = &next.first, next
-	next.lookAt(l.due)
+	next.lookAt(now, l.due)
 	return true
 }

@@ -2,8 +2,8 @@ package holdfast
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
-	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -25,37 +25,24 @@ const (
 	suspendCheck = time.Second
 )
 
-// A schedule is when the Client looks at its leases next. One goroutine, runScheduler, serves it: it
-// goes through all leases when the first of them is due. It is guarded by Client.mu.
-type schedule struct {
-	running   bool          // the goroutine runs
-	nextCheck time.Duration // when the first lease is due, at the earliest
-	holds     bool          // a lease may be held
-	wake      chan struct{} // has room for one
-}
-
-// never is a reading that the clock does not reach.
-const never time.Duration = math.MaxInt64
-
 // runScheduler renews and expires leases when they are due, until the Client is closed.
 func (c *Client) runScheduler() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for s := &c.schedule; ; {
+	for {
+		c.mu.Lock()
+		now := c.clock.now()
+		renewals := c.takeDue(now)
+		if c.clock.useBootClock && slices.ContainsFunc(c.schedule.leases, func(l *lease) bool { return l.state == held }) {
+			c.schedule.nextCheck = min(c.schedule.nextCheck, now+suspendCheck)
+		}
+		sleep := c.schedule.nextCheck - now
 		// Leases share a request if their timeouts, of which it has the shortest, are of one order of
 		// magnitude: so a lock of a short TTL never costs one of a long TTL.
 		groups := map[int][]*lease{}
-		c.mu.Lock()
-		now := c.clock.now()
-		if now >= s.nextCheck {
-			for _, l := range c.takeDue(now) {
-				order := bits.Len64(uint64(l.renewTimeout(now)))
-				groups[order] = append(groups[order], l)
-			}
-		}
-		sleep := min(s.nextCheck-now, time.Hour)
-		if s.holds && c.clock.useBootClock {
-			sleep = min(sleep, suspendCheck)
+		for _, l := range renewals {
+			order := bits.Len64(uint64(l.renewTimeout(now)))
+			groups[order] = append(groups[order], l)
 		}
 		c.mu.Unlock()
 		for _, group := range groups {
@@ -68,7 +55,7 @@ func (c *Client) runScheduler() {
 		timer.Reset(sleep)
 		select {
 		case <-timer.C:
-		case <-s.wake:
+		case <-c.schedule.wake:
 		case <-c.closing:
 			return
 		}
@@ -76,42 +63,38 @@ func (c *Client) runScheduler() {
 }
 
 // takeDue returns the leases that must be renewed now, ends the holds past their deadline, and sets
-// when the next ones are due. A lease with a request in flight is due again when the answer says
-// so, and a hold is at its deadline. The caller holds c.mu.
+// when the next ones are due. A place that is renewed leaves the schedule until the answer puts it
+// there again. A hold stays, for its deadline. The caller holds c.mu.
 func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 	s := &c.schedule
-	s.nextCheck, s.holds = never, false
-	for l := range c.leases {
-		if unsent < l.state && l.state < ending {
-			s.nextCheck, s.holds = min(s.nextCheck, l.due), s.holds || l.state == held
+	s.nextCheck = now + time.Hour
+	for len(s.leases) > 0 {
+		l, window := s.leases[0], time.Duration(0)
+		deadline := time.Duration(l.deadline.Load())
+		if len(renewals) > 0 {
+			window = l.asked() / batchWindow
 		}
-	}
-	if s.nextCheck > now {
-		return nil
-	}
-	s.nextCheck = never
-	for l := range c.leases {
-		if l.state == unsent || l.state >= ending {
+		switch isHeld := l.state == held; {
+		case isHeld && now >= deadline:
+			if s.remove(l); l.op != nil { // Its caller has not got it.
+				l.op.restart(now, false)
+			} else {
+				c.activeCalls.Go(func() { l.checkDeadline() })
+			}
 			continue
-		}
-		deadline := never
-		if l.state == held {
-			deadline = time.Duration(l.deadline.Load())
-		}
-		switch {
-		case now >= deadline && l.op != nil: // Its caller has not got it.
-			l.due = never
-			l.op.restart(now, false)
-		case now >= deadline:
-			l.due = never
-			c.activeCalls.Go(func() { l.checkDeadline() })
-		case l.busy:
+		case l.due > now+window, isHeld && l.due == deadline:
+			s.nextCheck = l.due
+			return renewals
+		case isHeld:
 			l.due = deadline
-		case l.due <= now+l.asked()/batchWindow && l.due != deadline:
-			l.busy, l.due = true, deadline
+			heap.Fix(s, l.index)
+		default:
+			s.remove(l)
+		}
+		if !l.busy {
+			l.busy = true
 			renewals = append(renewals, l)
 		}
-		s.nextCheck = min(s.nextCheck, l.due)
 	}
 	return renewals
 }
@@ -206,11 +189,11 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		l.look = failed
 		switch {
 		case l.state != held:
-			l.lookAt(now + a.noteFailure(now, r.sent, err))
+			l.lookAt(now, now+a.noteFailure(now, r.sent, err))
 		case noticedMeanwhile:
-			l.lookAt(now)
+			l.lookAt(now, now)
 		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
-			l.lookAt(min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
+			l.lookAt(now, min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
 		}
 	}
 	if a != nil {
@@ -275,7 +258,7 @@ func (l *lease) noteNotice(token int64) {
 	default:
 		l.look = noticed
 		if !l.busy { // else the answer under way leads to the look
-			l.lookAt(now)
+			l.lookAt(now, now)
 		}
 	}
 	if a != nil {
@@ -283,13 +266,24 @@ func (l *lease) noteNotice(token int64) {
 	}
 }
 
-// lookAt sets when the scheduler looks at a lease, and wakes it if it would check too late. A hold
-// is looked at by its deadline, which MaxHold bounds; one that is not to be renewed only then,
-// unless something is not known of it. The caller holds c.mu.
-func (l *lease) lookAt(due time.Duration) {
+// notScheduled is the index of a lease that is not in the schedule.
+const notScheduled = -1
+
+// A schedule holds the leases by the time at which each must be checked next, for its renewal or
+// its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
+type schedule struct {
+	leases    []*lease      // a heap
+	running   bool          // the goroutine runs
+	nextCheck time.Duration // when the goroutine will check
+	wake      chan struct{} // has room for one
+}
+
+// lookAt puts a lease into the schedule, or moves it there, and wakes the scheduler if that would
+// check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
+// renewed only then, unless something is not known of it. The caller holds c.mu.
+func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	if l.state == held {
-		s.holds = true
 		deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
 		if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
 			deadline, last = l.since+most, true
@@ -299,7 +293,14 @@ func (l *lease) lookAt(due time.Duration) {
 			due = deadline
 		}
 	}
-	l.due = due
+	if l.due = due; l.index == notScheduled {
+		heap.Push(s, l)
+	} else {
+		heap.Fix(s, l.index)
+	}
+	if l.state == held && c.clock.useBootClock {
+		due = min(due, now+suspendCheck)
+	}
 	if !s.running {
 		s.running = true
 		c.activeCalls.Go(c.runScheduler)
@@ -310,4 +311,34 @@ func (l *lease) lookAt(due time.Duration) {
 		default:
 		}
 	}
+}
+
+func (s *schedule) remove(l *lease) {
+	if l.index != notScheduled {
+		heap.Remove(s, l.index)
+	}
+}
+
+// Len, Less, Swap, Push and Pop implement [heap.Interface]: the lease that is due first is on top.
+func (s *schedule) Len() int           { return len(s.leases) }
+func (s *schedule) Less(i, j int) bool { return s.leases[i].due < s.leases[j].due }
+
+func (s *schedule) Swap(i, j int) {
+	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
+	s.leases[i].index, s.leases[j].index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	l := x.(*lease)
+	l.index = len(s.leases)
+	s.leases = append(s.leases, l)
+}
+
+func (s *schedule) Pop() any {
+	last := len(s.leases) - 1
+	l := s.leases[last]
+	s.leases[last] = nil
+	s.leases = s.leases[:last]
+	l.index = notScheduled
+	return l
 }

@@ -293,6 +293,41 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 	})
 }
 
+// A Client that only waits does not look at the clock each second, and does from its first hold on.
+func TestSuspendOfAClientThatWaits(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		suspend := suspendable(t)
+		c, store := faulty(t, nil)
+		acquire(t, open(t, store, nil), "w", nil)
+		got := startWaiting(t, c, "w", nil, 1)
+		time.Sleep(100 * ms)
+		ended := acquire(t, c, "a", nil).Context().Done()
+		time.Sleep(100 * ms)
+		suspend(time.Hour)
+		noErr(t, within(t, 0, time.Second, func() error { <-ended; return nil }))
+		<-got // The other hold has ended, too.
+	})
+}
+
+// A grant by a notice is renewed in what is left of the place, however little that is.
+func TestRenewalAfterALateGrant(t *testing.T) {
+	for left := 3 * ms; left < 300*ms; left += 9 * ms {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			mem := memstore.New()
+			net := faultstore.Wrap(mem)
+			first := acquire(t, open(t, mem, nil), "n", nil)
+			got := startWaiting(t, closedAtLast(t, net, holdfast.New(net, nil)), "n", nil, 1)
+			net.Set(faultstore.Renew, faultstore.Refuse) // until the lock is free
+			time.Sleep(4948*ms - left)
+			net.Set(faultstore.Renew, nil)
+			release(t, first)
+			lock := <-got
+			time.Sleep(time.Second)
+			noErr(t, lock.Err())
+		})
+	}
+}
+
 // A grant by a notice has the rest of the place at first: one renewal that fails in that time is
 // not a loss, however long the TTL.
 func TestRenewalAfterAGrantByNotice(t *testing.T) {

@@ -163,7 +163,7 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 func (l *lease) fromTicket(t *ticketFields, now time.Duration) {
 	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
 	l.state, l.storeEnd = requesting, now+max(t.Left, t.TTL)
-	l.lookAt(now)
+	l.lookAt(now, now)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
