@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -17,12 +18,11 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 		return false, err
 	}
 	defer cancel()
-	e := &entry{name: req.Name, owner: req.Owner}
 	s.mu.Lock()
-	if known := s.entries[[2]string{req.Name, req.Owner}]; known != nil {
-		if *e = *known; e.unwatch != nil {
-			e.unwatch()
-		}
+	known := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{})
+	e := *known
+	if known.unwatch = nil; e.unwatch != nil {
+		e.unwatch()
 	}
 	s.mu.Unlock()
 	isKept := false
@@ -38,7 +38,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 				break
 			}
 			own := *q.records[i]
-			e.key, e.on, e.modified = own.key(), clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
+			e.key, e.value = own.key(), string(own.kv.Value)
+			e.on, e.modified = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
 			end = clientv3.OpDelete(e.key)
 			if isKept = req.Keep > 0 && i < len(q.holds()); isKept { // It gets a lease of its own.
 				grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
@@ -50,8 +51,13 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 				end = clientv3.OpPut(e.key, string(value), clientv3.WithLease(grant.ID))
 			}
 		}
-		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
-		resp, err := s.write(ctx, req.Name, []clientv3.Cmp{isUnchanged}, append(s.unmark(e.on), end))
+		s.mu.Lock()
+		known.moving = max(known.moving, e.modified) // A Renew moves it: this request may arrive later.
+		s.mu.Unlock()
+		conditions := []clientv3.Cmp{ // The revision may be another's after a loss of data.
+			clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified), clientv3.Compare(clientv3.Value(e.key), "=", e.value),
+		}
+		resp, err := s.write(ctx, req.Name, conditions, append(s.unmark(e.on), end))
 		if err != nil {
 			return false, err
 		}
@@ -80,7 +86,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 		}
 		records := []driver.Record{r.public(q.waiting())}
 		isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
-		resp, err := s.write(ctx, r.key(), []clientv3.Cmp{isUnchanged}, []clientv3.Op{
+		resp, err := s.write(ctx, name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{
 			clientv3.OpDelete(r.key()), clientv3.OpDelete(s.markKey(clientv3.LeaseID(r.kv.Lease))),
 		})
 		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.

@@ -185,6 +185,9 @@ func TestOneMember(t *testing.T) {
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
 		"change by another store":                testChangeByAnotherStore,
+		"release in doubt":                       testReleaseInDoubt,
+		"release after a loss of data":           testReleaseAfterALossOfData,
+		"ends together":                          testEndsTogether,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -695,6 +698,103 @@ func testChangeByAnotherStore(t *testing.T, member *servers.Etcd) {
 		}
 		must(t, change(name))
 		renew(s, name, time.Hour, driver.Lost)
+	}
+}
+
+// After a Release or a keep in doubt a renewal tells whether it was applied. If it was not, it ends
+// nothing that is renewed, however late it arrives.
+func testReleaseInDoubt(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	for _, keep := range []time.Duration{0, time.Hour} {
+		for _, want := range []driver.State{driver.Held, driver.Lost} {
+			name := fmt.Sprint(keep, want)
+			renew := func(want driver.State) {
+				t.Helper()
+				entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: time.Hour}})
+				if err != nil || entries[0].State != want {
+					t.Errorf("Renew after a keep for %v: %v, %v, want %v", keep, entries, err, want)
+				}
+			}
+			grant(t, s.Store, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
+			renew(driver.Held)
+			renew(driver.Held)
+			var late *pb.TxnRequest
+			s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
+				if late = txn; want == driver.Lost {
+					must(t, send(ctx))
+				}
+				return status.Error(codes.Unavailable, "the reply was lost")
+			})
+			req := driver.ReleaseRequest{Name: name, Owner: "owner", Keep: keep}
+			if ended, err := s.Release(t.Context(), req); err == nil || driver.IsNotApplied(err) {
+				t.Fatalf("Release: %v, %v, want it in doubt", ended, err)
+			}
+			s.onUnary.Store(nil)
+			renew(want)
+			_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
+			must(t, err)
+			holds, err := s.Lookup(t.Context(), name)
+			if isHeld := len(holds) == 1 && !holds[0].Kept; err != nil || isHeld != (want == driver.Held) {
+				t.Errorf("Lookup after a late keep for %v: %v, %v, want %v", keep, holds, err, want)
+			}
+		}
+	}
+}
+
+// The Release of a holder whom the cluster has forgotten ends nothing of the next one, whose key
+// may have the same revision.
+func testReleaseAfterALossOfData(t *testing.T, member *servers.Etcd) {
+	s, other := open(t, member), open(t, member)
+	beside(other, s)
+	grant(t, s, request("owner", time.Hour))
+	_, err := other.Break(t.Context(), "name", 0)
+	must(t, err)
+	grant(t, other, request("other", time.Hour))
+	s.mu.Lock()
+	s.entries[[2]string{"name", "owner"}].modified = other.entries[[2]string{"name", "other"}].modified
+	s.mu.Unlock()
+	if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner"}); ended || err != nil {
+		t.Errorf("Release: %v, %v, want nothing to end", ended, err)
+	}
+	release(t, other, "other")
+}
+
+// A place that comes together with the Break of the hold before it is told that it holds, and one
+// that ends at the same revision as the hold before it, that it does not.
+func testEndsTogether(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	s.writes.InFlight, s.writes.StuckAfter = 1, time.Minute
+	notices := noticesOf(s.Store)
+	grant(t, s.Store, request("owner", time.Hour))
+	s.stopWatch("name", "owner")
+	changes := 0
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		switch changes++; changes {
+		case 1: // It has read the queue.
+			go s.Acquire(t.Context(), driver.Request{Name: "other", Owner: "owner", TTL: time.Hour})
+			time.Sleep(100 * time.Millisecond)
+		case 2: // The other one holds up the place.
+			time.Sleep(100 * time.Millisecond)
+			go s.Break(t.Context(), "name", 0)
+			time.Sleep(100 * time.Millisecond)
+		}
+		return send(ctx)
+	})
+	waiter := request("waiter", time.Hour)
+	waiter.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	if n := receive(t, notices); n.owner != "waiter" || n.token == 0 {
+		t.Errorf("the notice %+v, want the grant", n)
+	}
+	waiter.Owner = "next"
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	_, err := s.client.Delete(t.Context(), s.entriesKey("name"), clientv3.WithPrefix())
+	must(t, err)
+	for n := receive(t, notices); n.owner != "next" || n.token != 0; n = receive(t, notices) {
 	}
 }
 

@@ -85,7 +85,7 @@ func (s *Store) follow(ctx context.Context, e *entry, q queue) {
 		for resp := range s.client.Watch(watchCtx, key, opts...) {
 			for _, event := range resp.Events {
 				ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
-				revision, failures = event.Kv.ModRevision, 0
+				revision, failures = event.Kv.ModRevision-1, 0 // It may have ended this one as well.
 				isOwn = isOwn || string(event.Kv.Key) == e.key
 			}
 			if resp.Err() != nil || isOwn || revision != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
