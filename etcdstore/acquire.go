@@ -95,7 +95,8 @@ func (s *Store) makeEntry(
 			return nil, found, err
 		}
 	}
-	until := time.Now().Add(ttl)
+	now := time.Now()
+	until := now.Add(ttl)
 	l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
 	if err != nil {
 		return nil, found, err
@@ -110,7 +111,7 @@ func (s *Store) makeEntry(
 	})
 	e = &entry{
 		name: req.Name, owner: req.Owner, key: s.lockKeys + req.Name + "\x00" + strconv.Itoa(slot),
-		value: string(value), limit: req.Limit, on: l.id, until: until,
+		value: string(value), limit: req.Limit, on: l.id, looked: now, until: until,
 	}
 	id := [2]string{e.name, e.owner}
 	s.mu.Lock()

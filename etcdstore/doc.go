@@ -20,7 +20,8 @@
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
 // the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
-// learns at once that it was broken. That it was deleted by hand shows this watch alone.
+// learns at once that it was broken or deleted by hand. What a watch misses, as while a member
+// hangs, a renewal finds: a change by another client at once, and all else within a TTL.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
@@ -52,9 +53,9 @@
 // the name: one, and some more if it had waiters. Automatic compaction is advised.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
-// then a lock has two holders, whose tokens differ. A restored snapshot without --bump-revision,
-// and members that have lost their disks, forget locks like any store. Each of two clusters grants
-// a lock: all addresses must be of one.
+// then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost
+// their disks, forget locks like any store; without --bump-revision, tokens go on from those of the
+// snapshot. Each of two clusters grants a lock: all addresses must be of one.
 //
 // A client of the caller writes some four lines a second on standard error while there is no
 // connection, unless its Config has Logger: zap.NewNop(). With a user, on a server of 3.4, it fails

@@ -36,16 +36,19 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		readCtx, cancel, err := s.begin(ctx)
 		defer cancel()
-		var kvs []*mvccpb.KeyValue
-		if err == nil {
-			kvs, _, err = s.read(readCtx, s.lockKeys+prefix, inOrder...)
+		var resp *clientv3.GetResponse
+		if err == nil { // It may take long, so it is in no request with others.
+			err = s.send(readCtx, true, func(ctx context.Context) (err error) {
+				resp, err = s.client.Get(ctx, s.lockKeys+prefix, inOrder...)
+				return err
+			})
 		}
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
 		byName := map[string][]*mvccpb.KeyValue{}
-		for _, kv := range kvs {
+		for _, kv := range resp.Kvs {
 			name, _, _ := strings.Cut(string(kv.Key), "\x00")
 			byName[name] = append(byName[name], kv)
 		}

@@ -35,11 +35,11 @@ const (
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
 // renewed themselves. It ends by its time alone. One that is given up is not in Store.leases any
 // more: entries leave it when they are renewed. The goroutine with Store.turn changes a lease, with
-// Store.mu locked.
+// Store.mu locked. Another one only sets certain to zero.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
-	certain time.Time // It lasts until then at least.
+	certain time.Time // It lasts until then at least. Zero if it may be lost.
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
@@ -72,7 +72,7 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 	for try := 0; ; try++ {
 		s.mu.Lock()
 		l := s.leases[seconds]
-		isThere := l != nil && l.lasts(time.Now())
+		isThere := l != nil && (l.certain.IsZero() || l.lasts(time.Now()))
 		isReady := isThere && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {

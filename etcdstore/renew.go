@@ -29,7 +29,7 @@ type renewal struct {
 
 // Renew implements [driver.Store]. One keep-alive serves all entries of one lease. After it, one
 // read shows since when nobody else has changed what is on the lease. Of entries that are not known
-// as holds since then it reads the queues.
+// as holds since then it reads the queues, and of each hold once in a TTL, whatever is known.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 	l, err := s.leaseFor(ctx, seconds, end)
 	isKnown := func(r *renewal) bool {
 		return err == nil && r.held && r.unwatch != nil && r.on == l.id && r.modified > r.moving &&
-			!r.wasOver && (r.Token == 0 || r.Token == r.token)
+			!r.wasOver && (r.Token == 0 || r.Token == r.token) && time.Since(r.looked) < r.TTL*3/4
 	}
 	s.mu.Lock()
 	hasKnown := slices.ContainsFunc(renewals, isKnown)
@@ -135,13 +135,14 @@ func (s *Store) unmark(id clientv3.LeaseID) []clientv3.Op {
 // another: that of a place, of another TTL, or of another Store. That lasts longer than was
 // requested if more was requested before, perhaps by another Store.
 func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
+	began := time.Now()
 	q, err := s.readQueue(ctx, r.Name)
 	if err != nil {
 		return err
 	}
 	_, isThere := s.note(r.entry, q)
 	s.mu.Lock()
-	if !isThere {
+	if r.looked = began; !isThere {
 		s.forget(r.Name, r.Owner)
 	}
 	e, own := *r.entry, s.leaseOf(r.on)

@@ -119,7 +119,9 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		cancel()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
 			s.mu.Lock()
-			clear(s.leases)
+			for _, l := range s.leases {
+				l.certain = time.Time{} // It is kept alive before it is used.
+			}
 			s.mu.Unlock()
 			s.notices.Send("", "", 0)
 		}

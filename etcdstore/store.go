@@ -69,7 +69,8 @@ type entry struct {
 	on          clientv3.LeaseID // the lease of the key at the revision modified
 	modified    int64            // 0 until it is known
 	seen        int64            // the revision as of which all of this is known
-	moving      int64            // the revision at which it was last to be put on another lease
+	moving      int64            // the last revision at which it was to be changed, perhaps later
+	looked      time.Time        // when it was last made, or its queue read for a renewal
 	until       time.Time        // the end that the owner has requested
 	held        bool
 	unwatch     func() // nil if nobody watches it

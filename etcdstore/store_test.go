@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -188,6 +189,8 @@ func TestOneMember(t *testing.T) {
 		"release in doubt":                       testReleaseInDoubt,
 		"release after a loss of data":           testReleaseAfterALossOfData,
 		"ends together":                          testEndsTogether,
+		"known hold":                             testKnownHold,
+		"slow list":                              testSlowList,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -631,10 +634,19 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	grant(t, s, request("owner", time.Hour)) // as one with NoRenew
 	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Minute}
 	grant(t, s, lost)
-	_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
-	must(t, err)
 	s.mu.Lock()
-	s.leases[leaseSeconds(time.Minute)].certain = time.Now().Add(time.Second) // so that it is kept alive
+	kept, l := s.leases[leaseSeconds(time.Hour)], s.leases[leaseSeconds(time.Minute)]
+	s.mu.Unlock()
+	_, err := s.client.Revoke(t.Context(), l.id)
+	must(t, err)
+	if since := s.unchangedSince(t.Context(), l); since != math.MaxInt64 {
+		t.Errorf("a lease that was lost has a mark at %d", since)
+	}
+	if again, err := s.leaseFor(t.Context(), kept.seconds, time.Now().Add(time.Hour)); again != kept || err != nil {
+		t.Errorf("the loss of one lease costs another: %v", err)
+	}
+	s.mu.Lock()
+	l.certain = time.Now().Add(time.Second) // so that it is kept alive
 	s.mu.Unlock()
 	lost.Name = "next"
 	grant(t, s, lost)
@@ -757,6 +769,100 @@ func testReleaseAfterALossOfData(t *testing.T, member *servers.Etcd) {
 		t.Errorf("Release: %v, %v, want nothing to end", ended, err)
 	}
 	release(t, other, "other")
+}
+
+// What is known of a hold counts only for its own token, in its time, with a mark, and for a TTL: a
+// key that was deleted by hand while the watch shows nothing is found by then.
+func testKnownHold(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	beside(other, s.Store)
+	s.sweeper.Do(func() {}) // It does not end what is over.
+	hold := func(name string, ttl time.Duration) (*entry, func() driver.State) {
+		held := grant(t, s.Store, driver.Request{Name: name, Owner: "owner", TTL: ttl})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e := s.entries[[2]string{name, "owner"}]
+		e.unwatch()
+		e.unwatch = func() {} // It has a watch that shows nothing.
+		renew := func() driver.State {
+			t.Helper()
+			entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl, Token: held.Token}})
+			must(t, err)
+			return entries[0].State
+		}
+		return e, renew
+	}
+	expect := func(what string, renew func() driver.State, want driver.State) {
+		t.Helper()
+		if state := renew(); state != want {
+			t.Errorf("Renew of a hold %s: %v, want %v", what, state, want)
+		}
+	}
+	e, renew := hold("name", time.Hour)
+	for range 2 {
+		expect("that is known", renew, driver.Held)
+	}
+	if state := renewed(t, s.Store, "owner", time.Hour, e.token+1); state != driver.Lost {
+		t.Errorf("Renew of another token: %v, want Lost", state)
+	}
+	s.mu.Lock()
+	e.until = time.Now().Add(-slack)
+	s.mu.Unlock()
+	expect("whose time is over", renew, driver.Lost)
+
+	const ttl = 2 * time.Second
+	_, renew = hold("deleted", ttl)
+	expect("that is known", renew, driver.Held)
+	_, err := other.client.Delete(t.Context(), s.entriesKey("deleted"), clientv3.WithPrefix())
+	must(t, err)
+	deleted := time.Now()
+	for renew() != driver.Lost {
+		if time.Since(deleted) > ttl+time.Second {
+			t.Fatal("a hold that was deleted by hand is held a TTL later")
+		}
+		time.Sleep(ttl / 3)
+	}
+
+	refuse := func(ctx context.Context, req any, send func(context.Context) error) error {
+		txn, ok := req.(*pb.TxnRequest)
+		if ok && strings.Contains(txn.String(), "/lease/") {
+			return rpctypes.ErrGRPCPermissionDenied
+		}
+		return send(ctx)
+	}
+	_, renew = hold("without a mark", time.Hour)
+	s.onUnary.Store(&refuse)
+	expect("without a mark", renew, driver.Held)
+	_, err = other.Break(t.Context(), "without a mark", 0)
+	must(t, err)
+	expect("that was broken", renew, driver.Lost)
+}
+
+// A List may take longer than other requests.
+func testSlowList(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	grant(t, s.Store, request("owner", time.Hour))
+	slow := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if strings.Contains(fmt.Sprint(req), "/lock/na") {
+			select {
+			case <-time.After(1200 * time.Millisecond):
+			case <-ctx.Done():
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&slow)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	n := 0
+	for _, err := range s.List(ctx, "na") {
+		must(t, err)
+		n++
+	}
+	if n != 1 {
+		t.Errorf("%d records, want 1", n)
+	}
 }
 
 // A place that comes together with the Break of the hold before it is told that it holds, and one
