@@ -4,8 +4,12 @@ package filestore
 
 import (
 	"context"
+	"os"
 	"time"
 )
 
-// awaitEnd waits until it is time to look again whether the process of a session has ended.
-func (f *folder) awaitEnd(ctx context.Context, _ string, step time.Duration) { sleep(ctx, step) }
+// awaitEnd closes the file of a session, and waits until it is time to look at it again.
+func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
+	inbox.Close()
+	sleep(ctx, step)
+}

@@ -58,8 +58,8 @@
 //
 // A request reads all entries of its name: beside 1,000 shared holds one more takes half a
 // millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. The file does
-// not shrink before the name is free. A waiter watches 32 of the processes that hold a name. It
-// detects the death of any other when it looks at its place.
+// not shrink before the name is free. A waiter watches 32 of the processes that hold a name, and all
+// waiters of a Store watch 64. It detects the death of any other when it looks at its place.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.

@@ -117,20 +117,20 @@ func (f *folder) makePipe(name string) error {
 	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
 }
 
-// awaitEnd waits until the process of a session may have ended, or ctx has. A pipe that is open for
-// writing is ready with an error when nobody reads from it any more.
-func (f *folder) awaitEnd(ctx context.Context, id string, step time.Duration) {
-	inbox, err := f.openInbox(sessionFile(id))
-	if err != nil {
-		sleep(ctx, step)
-		return
-	}
+// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes the
+// pipe. One that is open for writing is ready with an error when nobody reads from it any more. Where
+// the kernel has no room for another that is waited for, it waits for a step.
+func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
 	defer inbox.Close()
 	defer context.AfterFunc(ctx, func() { inbox.Close() })()
-	if conn, err := inbox.SyscallConn(); err == nil {
-		_ = conn.Read(func(fd uintptr) bool {
+	conn, err := inbox.SyscallConn()
+	if err == nil {
+		err = conn.Read(func(fd uintptr) bool {
 			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0)
 			return n > 0
 		})
+	}
+	if err != nil {
+		sleep(ctx, step)
 	}
 }

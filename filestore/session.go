@@ -19,8 +19,8 @@ import (
 
 // A session stands for an open Store. It is a file that the Store has open from before its first
 // entry to its end. When the process dies, the kernel closes the file, and all can see that the
-// entries of the session are over, save those that are detached. So they are when the file is
-// missing. What has ended once has ended for good.
+// entries of the session are over, save detached holds. So they are when the file is missing. What
+// has ended once has ended for good.
 //
 // The file is also where the Store gets notices: others write a line into it with the owner of an
 // entry and its token. On Unix it is a named pipe, so that the Store waits for them without a look.
@@ -32,15 +32,19 @@ type session struct {
 	end     context.CancelFunc
 	running sync.WaitGroup // what receives, watches and sweeps
 
-	mu     sync.Mutex        // never held while the disk is used
-	places map[string]*place // by the hash of the owner
+	mu      sync.Mutex        // never held while the disk is used
+	places  map[string]*place // by the hash of the owner
+	watches int               // of all places
 }
 
-// A place waits for the death of the sessions before it.
+// A place waits for the death of the sessions before it, and for the end of their entries by time.
 type place struct {
 	actor
-	before []string
-	stop   context.CancelFunc
+	before  []string
+	watches int // of them; fewer where the Store had too many
+	step    time.Duration
+	look    *time.Timer
+	stop    context.CancelFunc
 }
 
 const (
@@ -49,6 +53,13 @@ const (
 	// maxBefore is how many holds the first place watches. It finds the death of another one when
 	// it is renewed.
 	maxBefore = 32
+
+	// maxWatches is how many sessions a Store watches. Each takes a descriptor, which a process needs
+	// to renew what it holds. A place without a watch relies on its looks.
+	maxWatches = 64
+
+	// soonestLook is how soon a place looks for the end of an entry by time.
+	soonestLook = time.Second
 
 	// lookStep, times the position of a place, is how often the place looks for the death of others
 	// where the kernel does not tell it.
@@ -158,45 +169,66 @@ func (s *session) note(st *state) {
 	i := st.index()
 	if i < 0 || st.queue.Entries()[i].Kept {
 		s.folder.store.notices.Forget(st.who.name, st.who.owner)
-		s.await(st.who, nil, 0)
+		s.await(st.who, nil, 0, 0)
 		return
 	}
 	s.folder.store.notices.Expect(st.who.name, st.who.owner, st.queue.Entries()[i].Until-st.now)
 	position := i + 1 - len(st.queue.Holds())
-	s.await(st.who, st.sessionsBefore(position), lookStep*time.Duration(position))
+	before, end := st.before(position)
+	s.await(st.who, before, lookStep*time.Duration(position), end-st.now)
 }
 
-// await watches the sessions before a place instead of those that were before it. With nil it is no
-// place any more.
-func (s *session) await(who actor, before []string, step time.Duration) {
+// await watches the sessions before a place instead of those that were before it, of which an entry
+// ends after a time. With nil it is no place any more.
+func (s *session) await(who actor, before []string, step, end time.Duration) {
+	before = slices.DeleteFunc(before, func(id string) bool { return id == s.id })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	former := s.places[who.hash]
-	if former != nil && before != nil && slices.Equal(former.before, before) || s.closing.Err() != nil {
+	former, end := s.places[who.hash], max(end, soonestLook)
+	switch {
+	case s.closing.Err() != nil:
 		return
-	}
-	if former != nil {
+	case former != nil && before != nil && slices.Equal(former.before, before) &&
+		former.watches == len(before) && former.step == step:
+		former.look.Reset(end)
+		return
+	case former != nil:
 		former.stop()
+		s.watches -= former.watches
 		delete(s.places, who.hash)
 	}
 	if before == nil {
 		return
 	}
 	ctx, stop := context.WithCancel(s.closing)
-	s.places[who.hash] = &place{who, before, stop}
-	for _, id := range before {
+	look := time.AfterFunc(end, func() {
+		if ctx.Err() == nil {
+			s.folder.store.notices.Send(who.name, who.owner, 0)
+		}
+	})
+	context.AfterFunc(ctx, func() { look.Stop() })
+	watched := min(len(before), maxWatches-s.watches)
+	s.watches += watched
+	s.places[who.hash] = &place{who, before, watched, step, look, stop}
+	for _, id := range before[:watched] {
 		s.running.Go(func() { s.watch(ctx, who, id, step) })
 	}
 }
 
 // watch waits for the death of a session, and lets the owner of the place behind it look then.
 func (s *session) watch(ctx context.Context, who actor, id string, step time.Duration) {
-	for alive := true; alive; alive, _ = s.folder.isAlive(id) {
-		if s.folder.awaitEnd(ctx, id, step); ctx.Err() != nil {
+	for ctx.Err() == nil {
+		inbox, err := s.folder.openInbox(sessionFile(id))
+		switch {
+		case err == nil:
+			awaitEnd(ctx, inbox, step)
+		case errors.Is(err, errDead), errors.Is(err, fs.ErrNotExist):
+			s.folder.store.notices.Send(who.name, who.owner, 0)
 			return
+		default: // as if the process can open no more files, which its requests need first
+			sleep(ctx, time.Second)
 		}
 	}
-	s.folder.store.notices.Send(who.name, who.owner, 0)
 }
 
 // sleep waits for d, or for the end of ctx.
@@ -228,11 +260,11 @@ func (s *session) receive() {
 	}
 }
 
-// noticeText has the hash of an owner, a token, and the sessions before a place that has come to the
-// front, with firstPlace in place of a token.
+// noticeText has the hash of an owner, a token, and the sessions that are now before a place, with
+// newBefore in place of a token.
 const (
 	noticeText = "%s %d %s\n"
-	firstPlace = -1
+	newBefore  = -1
 )
 
 // take passes a notice on, or watches the sessions in it.
@@ -240,12 +272,12 @@ func (s *session) take(notice string) {
 	fields := strings.Fields(notice)
 	switch {
 	case len(fields) < 2:
-	case fields[1] == strconv.Itoa(firstPlace):
+	case fields[1] == strconv.Itoa(newBefore):
 		s.mu.Lock()
 		own := s.places[fields[0]]
 		s.mu.Unlock()
 		if own != nil {
-			s.await(own.actor, fields[2:min(len(fields), 2+maxBefore)], lookStep)
+			s.await(own.actor, fields[2:min(len(fields), 2+maxBefore)], lookStep, 0)
 		}
 	default:
 		s.folder.store.notices.Receive(fields[0], fields[1])

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -103,7 +104,9 @@ func (st *state) isAlive(id string) bool {
 
 // inForce reports whether neither time nor the death of its process has ended an entry.
 func (st *state) inForce(e *entry) bool {
-	return e.Until > st.now && (e.Kept || e.Data.detached || st.isAlive(e.Data.session))
+	holds := st.queue.Holds()
+	isDetached := e.Data.detached && e.Token <= holds[len(holds)-1].Token
+	return e.Until > st.now && (e.Kept || isDetached || st.isAlive(e.Data.session))
 }
 
 // read reads the file. Entries of an earlier boot are over, as are the processes that made them.
@@ -373,9 +376,9 @@ func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
 	return l.text, err
 }
 
-// tell sends the notices to those whose entries have become holds or were broken. A place that has
-// come to the front is told the sessions of the holds, unless it watches that of the only one
-// already, which was the place before it.
+// tell sends the notices to those whose entries have become holds or were broken. A place is told the
+// sessions that are now before it, unless it watches them already. The first is also told of a hold
+// that has become a keep, which may end earlier.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
 		notice := fmt.Sprintf(noticeText, e.Owner, token, strings.Join(before, " "))
@@ -396,30 +399,43 @@ func (st *state) tell() {
 		send(&st.broken[i], 0)
 	}
 	holds := len(st.queue.Holds())
-	places := st.queue.Entries()[holds:]
-	if len(places) > 0 && places[0].Token != st.first && (holds > 1 || len(st.promoted) == 0) {
-		send(places[0], firstPlace, st.sessionsBefore(1)...)
+	entries, former, own := st.queue.Entries(), st.former, st.index()
+	isKept := own >= 0 && entries[own].Kept
+	for i, e := range entries {
+		ended := false // of those right before it
+		for len(former) > 0 && former[0].Token < e.Token {
+			former, ended = former[1:], true
+		}
+		former = former[min(1, len(former)):]
+		isNewFirst := i == holds && e.Token != st.first
+		if isNewFirst && holds > 1 || ended && (isNewFirst || i > holds) || isKept && i == holds {
+			before, _ := st.before(i + 1 - holds)
+			send(e, newBefore, before...)
+		}
 	}
 }
 
-// sessionsBefore returns the sessions whose death brings a place forward: those of the holds if it
-// is the first, and otherwise that of the entry before it. They are nil for what is no place.
-func (st *state) sessionsBefore(position int) []string {
+// before returns the sessions whose death brings a place forward: those of the holds if it is the
+// first, and otherwise that of the entry before it. They are nil for what is no place. It also
+// returns when one of these entries ends.
+func (st *state) before(position int) (ids []string, end time.Duration) {
 	if position <= 0 {
-		return nil
+		return nil, 0
 	}
-	ids := []string{}
+	ids, end = []string{}, math.MaxInt64
 	holds := len(st.queue.Holds())
 	first, last := holds+position-2, holds+position-1
 	if position == 1 {
 		first, last = 0, min(holds, maxBefore)
 	}
 	for _, e := range st.queue.Entries()[first:last] {
-		if id := e.Data.session; !e.Kept && !e.Data.detached && !slices.Contains(ids, id) {
+		end = min(end, e.Until)
+		isDetached := e.Data.detached && position == 1
+		if id := e.Data.session; !e.Kept && !isDetached && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return ids, end
 }
 
 // record describes a hold or keep, as clients may see it.

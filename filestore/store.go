@@ -260,7 +260,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 }
 
 // Close implements [driver.Store]. The entries of this Store end with it, save those that are
-// detached. If the disk hangs, Close returns an error after 3 s.
+// detached holds. If the disk hangs, Close returns an error after 3 s.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.isClosed() {

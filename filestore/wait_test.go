@@ -254,3 +254,130 @@ func TestPlacesAmongOthers(t *testing.T) {
 	host.pass(ttl / 2)
 	renewedTo(t, other, reader, driver.Held)
 }
+
+// The death of a holder is told to the waiter behind it, whoever was between them.
+func TestToldAfterOthersEnded(t *testing.T) {
+	for what, gone := range map[string]func(host *fakeHost, between *Store, place driver.Request, turn func()){
+		"it gives up": func(_ *fakeHost, between *Store, place driver.Request, turn func()) {
+			released(t, between, place)
+			turn()
+		},
+		"it gives up, after the turn": func(_ *fakeHost, between *Store, place driver.Request, turn func()) {
+			turn()
+			released(t, between, place)
+		},
+		"its time ends": func(host *fakeHost, _ *Store, _ driver.Request, turn func()) {
+			host.pass(2 * time.Second)
+			turn()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			host, dir := newFakeHost(), t.TempDir()
+			open := func() *Store { return openTestOn(t, host.host(), dir) }
+			holder, next, between, last := open(), open(), open(), open()
+			hold, _ := granted(t, holder, "name", time.Hour)
+			nextPlace := waiting(t, next, request("name", time.Hour))
+			place := request("name", time.Hour)
+			place.Place = time.Second
+			if _, err := between.Acquire(t.Context(), place); err != nil {
+				t.Fatal(err)
+			}
+			notices := told(t, last, waiting(t, last, request("name", time.Hour)).Owner)
+			gone(host, between, place, func() {
+				released(t, holder, hold)
+				renewedTo(t, next, nextPlace, driver.Held)
+			})
+			time.Sleep(20 * time.Millisecond)
+			next.Session().Close()
+			within(t, "the death of the holder", 500*time.Millisecond, notices)
+		})
+	}
+}
+
+// A place is told to look when what it waits for has ended by its time, also if that was set nearer
+// meanwhile, or if the place has come to the front.
+func TestToldOfAnEnd(t *testing.T) {
+	const ttl, limit = 2 * time.Second, 3500 * time.Millisecond
+	for what, c := range map[string]struct {
+		ttl     time.Duration
+		happens func(holder, first *Store, hold, place driver.Request)
+	}{
+		"a hold":                   {ttl, func(_, _ *Store, _, _ driver.Request) {}},
+		"a hold that was renewed":  {ttl / 2, func(h, _ *Store, hold, _ driver.Request) { renewedTo(t, h, hold, driver.Held) }},
+		"a hold, for the next one": {ttl, func(_, first *Store, _, place driver.Request) { released(t, first, place) }},
+		"a keep": {time.Hour, func(holder, _ *Store, hold, _ driver.Request) {
+			_, _ = holder.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: hold.Owner, Keep: ttl})
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			holder, first, next := openTest(t, dir), openTest(t, dir), openTest(t, dir)
+			hold, _ := granted(t, holder, "name", c.ttl)
+			place := waiting(t, first, request("name", time.Hour))
+			if what == "a hold, for the next one" {
+				req := waiting(t, next, request("name", time.Hour))
+				c.happens(holder, first, hold, place)
+				first, place = next, req
+			} else {
+				c.happens(holder, first, hold, place)
+			}
+			notices := told(t, first, place.Owner)
+			until := time.Now().Add(limit)
+			for held := false; !held; {
+				select {
+				case <-notices:
+				case <-time.After(time.Until(until)):
+					t.Fatal("it is not told in time")
+				}
+				now, err := first.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: place.Owner, TTL: time.Hour}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = now[0].State == driver.Held
+			}
+		})
+	}
+}
+
+// A dead waiter is nobody, also if its hold would have outlived its process.
+func TestDeadDetachedWaiter(t *testing.T) {
+	dir := t.TempDir()
+	holder, dead, last := openTest(t, dir), openTest(t, dir), openTest(t, dir)
+	granted(t, holder, "name", time.Hour)
+	detached := request("name", time.Hour)
+	detached.Detached = true
+	waiting(t, dead, detached)
+	place := waiting(t, last, request("name", time.Hour))
+	notices := told(t, last, place.Owner)
+	dead.Session().Close()
+	within(t, "the death of the waiter", 500*time.Millisecond, notices)
+	renewedTo(t, last, place, driver.Waiting)
+	holder.Session().Close()
+	within(t, "the death of the holder", 500*time.Millisecond, notices)
+	renewedTo(t, last, place, driver.Held)
+}
+
+// A process that dies while the place behind it is made is as one that dies later, also far behind.
+func TestDiesAsAPlaceIsMade(t *testing.T) {
+	dir := t.TempDir()
+	holder, dies, last := openTest(t, dir), openTest(t, dir), openTest(t, dir)
+	granted(t, holder, "name", time.Hour)
+	for range 200 {
+		waiting(t, holder, request("name", time.Hour))
+	}
+	waiting(t, dies, request("name", time.Hour))
+	req := request("name", time.Hour)
+	req.Place = time.Hour
+	notices, who := told(t, last, req.Owner), newActor("name", req.Owner)
+	req.Owner = who.hash
+	err := last.do(t.Context(), fileName("name"), who, makesAll, func(st *state) error {
+		_, err := st.acquire(&req)
+		dies.Session().Close()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the death", 500*time.Millisecond, notices)
+}
