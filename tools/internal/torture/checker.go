@@ -326,20 +326,30 @@ func (l *lease) latestEnd(ttl time.Duration) time.Duration {
 
 // outages returns the times, in order and disjoint, in which the store could grant nothing: a
 // majority of its n servers had a fault, or had recovered from one less than recovery ago. For a
-// single server that is any fault. A fault of a minority of a quorum is no outage.
+// single server that is any fault. A fault of a minority of a quorum is no outage. The pause of a
+// process in which the store hung is one.
 func (h *history) outages(n int, recovery time.Duration) []interval {
 	type change struct {
 		at    time.Duration
 		delta int
 	}
+	n = max(n, 1) // a store without servers
 	var changes []change
 	for _, intervals := range h.serverFaults {
 		for _, s := range intervals {
 			changes = append(changes, change{s.from, 1}, change{min(s.to, never-recovery) + recovery, -1})
 		}
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), b.delta-a.delta) })
 	majority := n/2 + 1
+	for _, intervals := range h.processFaults {
+		for _, s := range intervals {
+			hung := func(at time.Duration) bool { return s.from < at && at < s.to }
+			if s.fault == Pause && slices.ContainsFunc(h.hangs, hung) {
+				changes = append(changes, change{s.from, majority}, change{s.to, -majority})
+			}
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), b.delta-a.delta) })
 	var outages []interval
 	down := 0
 	for _, t := range changes {

@@ -30,6 +30,12 @@ func TestCheckAll(t *testing.T) {
 		of = append(of, Event{At: ends, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1})
 		return append(of, held(2, 2, 5*ms, 1100*ms, 2000*ms, 1200*ms)...)
 	}
+	stopped := func(err string) []Event { // beside the wait of another, which fails
+		return []Event{
+			{At: 10 * ms, Step: Harm, Fault: Pause, Proc: 3}, {At: 40*ms + waitBound, Step: Heals, Fault: Pause, Proc: 3},
+			{At: 15 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"}, {At: 45 * ms, Step: Refused, Proc: 4, Worker: 1, Try: 1, Name: "a", Err: err},
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		events []Event
@@ -77,6 +83,10 @@ func TestCheckAll(t *testing.T) {
 			Event{At: 900 * ms, Step: Harm, Fault: Pause, Proc: 1}, Event{At: 3000 * ms, Step: Heals, Fault: Pause, Proc: 1}), nil},
 		{"a waiter in time", append(held(2, 2, 5*ms, 21*ms+waitBound, 20*time.Second, 21*ms+waitBound), first...), nil},
 		{"a waiter forgotten", append(held(2, 2, 5*ms, 50*ms+waitBound, 20*time.Second, 50*ms+waitBound), first...), []string{kindWait}},
+		{"a waiter behind a process that was stopped in the middle of a request", append(stopped("the disk hangs, or a process is stopped in the middle of a request"),
+			append(held(2, 2, 5*ms, 50*ms+waitBound, 20*time.Second, 50*ms+waitBound), first...)...), nil},
+		{"a waiter beside a process that was stopped", append(stopped("no"),
+			append(held(2, 2, 5*ms, 50*ms+waitBound, 20*time.Second, 50*ms+waitBound), first...)...), []string{kindWait}},
 		{"a lock left", append([]Event{{At: 40 * ms, Step: Ends, Proc: 1, Err: "a is held"}}, first...), []string{kindLeak}},
 		{"a process that failed", append([]Event{{At: 40 * ms, Step: Fails, Proc: 1, Err: "no"}}, first...), []string{kindProcess}},
 	} {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -77,6 +78,7 @@ type history struct {
 	processFailures []Event
 	forcedEnds      map[int][]forcedEnd // of each process: when all locks of a client were ended
 	refusals        []*lease            // with ErrHeld
+	hangs           []time.Duration     // when a request failed because the store hung
 	processStarts   int
 	faultCounts     map[Fault]int
 	attempts        int
@@ -133,6 +135,9 @@ func readEventLog(path string, addEvent func(Event)) error {
 // of the coordinator.
 func (h *history) addEvent(e Event) {
 	h.startedAt, h.endedAt = min(h.startedAt, e.At), max(h.endedAt, e.At)
+	if strings.Contains(e.Err, "a process is stopped in the middle of a request") { // of a store in files
+		h.hangs = append(h.hangs, e.At)
+	}
 	switch e.Step {
 	case Harm, Heals:
 		h.addFault(e)
