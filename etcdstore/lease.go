@@ -213,7 +213,9 @@ func (s *Store) sweep() {
 
 // endOver ends an entry, unless another Store has renewed it. What fails is done the next time.
 func (s *Store) endOver(over entry) {
-	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.Value(over.key), "=", over.value)}
+	conditions := []clientv3.Cmp{
+		clientv3.Compare(clientv3.Value(over.key), "=", over.value), clientv3.Compare(clientv3.LeaseValue(over.key), "=", over.on),
+	}
 	if over.modified > 0 {
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(over.key), "=", over.modified))
 	}

@@ -190,6 +190,7 @@ func TestOneMember(t *testing.T) {
 		"release after a loss of data":           testReleaseAfterALossOfData,
 		"ends together":                          testEndsTogether,
 		"known hold":                             testKnownHold,
+		"other renewal of a hold in doubt":       testOtherRenewalInDoubt,
 		"slow list":                              testSlowList,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -941,6 +942,29 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 			t.Errorf("Lookup after a Renew by %s: %v, %v, want it held for an hour", what, holds, err)
 		}
 	}
+}
+
+// A hold that another Store renews stays, though its own Store has no answer of its Acquire.
+func testOtherRenewalInDoubt(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	beside(other, s.Store)
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		must(t, send(ctx))
+		return status.Error(codes.Unavailable, "the reply was lost")
+	})
+	if res, err := s.Acquire(t.Context(), request("owner", driver.MinTTL)); err == nil {
+		t.Errorf("Acquire: %+v, want it in doubt", res)
+	}
+	s.onUnary.Store(nil)
+	if state := renewed(t, other, "owner", time.Hour, 0); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
+	}
+	eventually(t, "end by the first Store", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.entries) == 0
+	})
+	release(t, other, "owner")
 }
 
 // A hold that its Store has renewed at last, while it was about to end it, stays, and stays known:
