@@ -11,10 +11,9 @@
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks
 // are free from then on, and its places count no more. On Linux those that wait behind it are told
-// at once. On other systems the first of them sees it within 10 ms, the tenth within 100 ms. One
-// whose neighbor in the queue has changed since it looked at its place sees it within 7 s. A process
+// at once. On other systems the first of them sees it within 10 ms, the tenth within 100 ms. A process
 // that hangs or is stopped keeps its locks until their TTL, and a place for 20 s at most. Detached
-// holds outlive their process, until their TTL.
+// holds outlive their process, until their TTL. The next waiter sees such an end within a second.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after the
