@@ -87,8 +87,9 @@ func (l *kernelLock) open() (*os.File, error) {
 // before a token above the former mark is granted. In the next boot tokens begin above it.
 type counter struct {
 	bootMark
-	mark int64
-	last int64 // the last token
+	mark    int64
+	flushed int64 // the greatest mark that was surely flushed in this boot
+	last    int64 // the last token
 }
 
 const (
@@ -99,8 +100,9 @@ const (
 	// this.
 	counterSize = 512
 
-	counterFormat = 3
-	counterText   = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"mark":%d,"last_token":%d}`
+	// Nobody reads the clock any more.
+	counterFormat = 2
+	counterText   = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"mark":%d,"flushed":%d,"last_token":%d,"clock":%d}`
 )
 
 // readCounter reads the counter as it goes on in this boot.
@@ -116,43 +118,44 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 		f.number(`{"holdfast":`, counterFormat, counterFormat)
 		c.bootMark = f.bootMark()
 		c.mark = f.number(`"mark":`, 0, driver.MaxToken)
+		c.flushed = f.number(`"flushed":`, 0, driver.MaxToken)
 		c.last = f.number(`"last_token":`, 0, driver.MaxToken)
+		f.number(`"clock":`, 0, driver.MaxToken)
 		if !f.ok || len(f.rest) > 0 {
 			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
 	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark, l.written) {
-		c.bootMark, c.last = host.bootMark(), max(c.last, c.mark)
+		c.bootMark, c.flushed, c.last = host.bootMark(), 0, max(c.last, c.mark)
 	}
 	return c, nil
 }
 
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
 func (l *kernelLock) writeCounter(c counter) error {
-	write := func(c counter) error {
-		text := fmt.Appendf(nil, counterText, counterFormat, c.boot, c.began, c.mark, c.last)
+	write := func() error {
+		text := fmt.Appendf(nil, counterText, counterFormat, c.boot, c.began, c.mark, c.flushed, c.last, c.last)
 		_, err := l.file.WriteAt(fill(text, counterSize), 0)
 		if info, _ := l.file.Stat(); err != nil && info != nil && info.Size() < counterSize {
 			_ = l.file.Truncate(0) // A part of the first counter is none.
 		}
 		return l.folder.notApplied("write", l.name, err)
 	}
-	if c.last <= c.mark {
-		return write(c)
+	if c.last > c.flushed {
+		c.mark = min(max(c.last, c.mark)+markLead, driver.MaxToken)
+		if err := write(); err != nil {
+			return err
+		}
+		flush := l.folder.store.host.flush
+		err := flush(l.file)
+		if err == nil {
+			err = syncFolder(l.folder.Root, ".", flush)
+		}
+		if err != nil {
+			return l.folder.notApplied("flush", l.name, err)
+		}
+		c.flushed = c.mark
 	}
-	uncovered := c
-	c.mark = min(c.last+markLead, driver.MaxToken)
-	if err := write(c); err != nil {
-		return err
-	}
-	flush := l.folder.store.host.flush
-	err := flush(l.file)
-	if err == nil {
-		err = syncFolder(l.folder.Root, ".", flush)
-	}
-	if err != nil {
-		_ = write(uncovered) // The next request flushes a mark.
-	}
-	return l.folder.notApplied("flush", l.name, err)
+	return write()
 }

@@ -177,6 +177,26 @@ func TestFlushFails(t *testing.T) {
 	}
 }
 
+// A mark that a process has written and not flushed, since it was killed, covers no token.
+func TestKilledBeforeTheFlush(t *testing.T) {
+	f := newFakeHost()
+	host := f.host()
+	left, flush := []byte(nil), host.flush
+	host.flush = func(file *os.File) error {
+		if left == nil {
+			left, _ = os.ReadFile(file.Name())
+		}
+		return flush(file)
+	}
+	next(t, openTestOn(t, host, t.TempDir()), "name")
+	s := openTestOn(t, f.host(), t.TempDir())
+	writeFile(t, s.lockOf("name"), string(left))
+	f.setBroken(errors.New("it was flushed"))
+	if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
+		t.Error("nothing was flushed")
+	}
+}
+
 // One flush is enough for ten minutes of grants.
 func TestMarkIsAhead(t *testing.T) {
 	f, dir := newFakeHost(), t.TempDir()
@@ -222,11 +242,11 @@ func TestHighFloor(t *testing.T) {
 // fall. Without the file they go on from the time of day.
 func TestCorruptCounter(t *testing.T) {
 	last := int64(0)
-	counter := fmt.Sprintf(counterText, counterFormat, "b", 1, 2, 4)
+	counter := fmt.Sprintf(counterText, counterFormat, "b", 1, 2, 3, 4, 5)
 	spoilt := []string{"garbage", "\n", " ", "{}", "}", counter[:len(counter)-1], counter + "}", counter + counter, strings.Replace(counter, "}", ",}", 1), "{" + counter}
 	for old, values := range map[string][]string{
-		`"holdfast":3`: {"2", "4", "1e999", "-3"}, `"mark":2`: {"-1", fmt.Sprint(int64(driver.MaxToken) + 1)},
-		`"last_token":4`: {"-1", `"3"`, fmt.Sprint(int64(math.MaxInt64)), "99999999999999999999", ""},
+		`"holdfast":2`: {"1", "3", "1e999", "-2"}, `"mark":2`: {"-1", fmt.Sprint(int64(driver.MaxToken) + 1)},
+		`"flushed":3`: {"-1"}, `"last_token":4`: {"-1", `"3"`, fmt.Sprint(int64(math.MaxInt64)), "99999999999999999999", ""},
 	} {
 		for _, value := range values {
 			key, _, _ := strings.Cut(old, ":")
