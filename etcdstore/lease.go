@@ -108,7 +108,7 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 // prolong grants a lease, if it has no number yet, or keeps it alive. Its certain end counts from
 // before the request is sent.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
+	ctx, cancel := context.WithTimeout(ctx, repeatBound)
 	defer cancel()
 	return s.send(ctx, true, func(ctx context.Context) error {
 		sent, id, seconds, err := time.Now(), l.id, int64(0), error(nil)

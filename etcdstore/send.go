@@ -19,7 +19,7 @@ import (
 
 const (
 	requestBound = 3 * time.Second        // of a request without a deadline, and of writes of many
-	readBound    = 5 * requestBound       // of reads of many: each try may come to a member that hangs
+	repeatBound  = 5 * requestBound       // of one that may be repeated: each try may come to a member that hangs
 	stuckAfter   = 250 * time.Millisecond // how long a request holds up others
 	answerBound  = time.Second            // of the first try of a request that may be repeated
 	inFlight     = 4                      // requests for many calls

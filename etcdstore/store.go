@@ -102,7 +102,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	s.reads = batch.Queue[*call]{
 		Send:     func(ctx context.Context, calls []*call) { s.sendCalls(ctx, true, calls) },
 		Name:     func(*call) string { return "" },
-		InFlight: inFlight, Max: maxCalls, Bound: readBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
+		InFlight: inFlight, Max: maxCalls, Bound: repeatBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
 	}
 	switch {
 	case client == nil:
