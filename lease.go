@@ -12,17 +12,16 @@ import (
 )
 
 // maxPlaceTTL bounds the TTL of a place, and so the delay by waiters that die together. A hold that
-// was granted by a notice ends with its place unless it is renewed.
-// Where a store outside of the process ends what a dead process has left, only one that hangs leaves
-// a place. There a place lasts longer, since waiting processes need time of a processor for each
-// renewal.
+// was granted by a notice ends with its place unless it is renewed. Where a store outside of the
+// process ends what a dead process has left, only one that hangs leaves a place. There a place
+// lasts longer, since waiting processes need time of a processor for each renewal.
 const (
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
 )
 
-// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds have
-// ended before.
+// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds
+// have ended before.
 const shortHold = 100 * time.Millisecond
 
 // A leaseState is what a Client has of one owner. Every lease ends by end and then finish.

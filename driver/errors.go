@@ -54,8 +54,8 @@ func (e *RetryError) Is(target error) bool { return target == ErrNotApplied }
 
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. An err
-// that says so already, and nil, are returned as they are.
+// NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. An
+// err that says so already, and nil, are returned as they are.
 func NotApplied(err error) error {
 	if err == nil || IsNotApplied(err) {
 		return err

@@ -9,22 +9,22 @@
 // Order: the waiters of a name get it in the order in which they came, over all processes. Each is
 // notified of its turn at once.
 //
-// Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks
-// are free from then on, and its places count no more. On Linux those that wait behind it are told
-// at once. On other systems the first of them sees it within 10 ms, the tenth within 100 ms. A process
+// Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
+// free from then on, and its places count no more. On Linux those that wait behind it are told at
+// once. On other systems the first of them sees it within 10 ms, the tenth within 100 ms. A process
 // that hangs or is stopped keeps its locks until their TTL, and a place for 20 s at most. Detached
 // holds outlive their process, until their TTL. The next waiter sees such an end within a second.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
-// whose clock begins at the same time of day at each boot must first use the folder sooner after the
-// boot than it has last used it in the boot before. Otherwise it takes the two boots for one: keeps
-// and detached holds last until their ends, a file that a power loss has torn is
+// whose clock begins at the same time of day at each boot must first use the folder sooner after
+// the boot than it has last used it in the boot before. Otherwise it takes the two boots for one:
+// keeps and detached holds last until their ends, a file that a power loss has torn is
 // [driver.ErrCorrupt], and tokens may be those of the last minute again.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
-// in microseconds, up to ten minutes ahead of it after a reboot. The Floor of a request raises those
-// of some other names, too.
+// in microseconds, up to ten minutes ahead of it after a reboot. The Floor of a request raises
+// those of some other names, too.
 //
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
@@ -35,30 +35,30 @@
 //
 // # What can go wrong
 //
-// A grant waits for the disk once in about ten minutes for each of 64 groups of names, so that tokens
-// rise over a power loss. That frees all locks.
+// A grant waits for the disk once in about ten minutes for each of 64 groups of names, so that
+// tokens rise over a power loss. That frees all locks.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
 // locks holds up all requests for the names that share that lock, until it goes on or is killed.
 // Requests fail when their context ends, and Close after 3 s. Exclusion holds.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
-// machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where file
-// locks work over the network, clocks and boots do not.
+// machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
+// file locks work over the network, clocks and boots do not.
 //
-// Moving the folder, or one above it, frees its locks, as deleting it does. Without its own file, or
-// that of the session of its holder, a lock is free, and its tokens go on rising. Without the file of
-// its kernel lock, they go on from the time of day. If that file is moved elsewhere, requests that
-// use it go on with it, so two may hold a lock. A program that cleans up /tmp by age must leave the
-// folder alone.
+// Moving the folder, or one above it, frees its locks, as deleting it does. Without its own file,
+// or that of the session of its holder, a lock is free, and its tokens go on rising. Without the
+// file of its kernel lock, they go on from the time of day. If that file is moved elsewhere,
+// requests that use it go on with it, so two may hold a lock. A program that cleans up /tmp by age
+// must leave the folder alone.
 //
 // A file that the store has not written, or one that has another name elsewhere (cp -l), is an
 // error, [driver.ErrCorrupt], that names the file. Other names are not affected.
 //
 // A request reads all entries of its name: beside 1,000 shared holds one more takes half a
 // millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. The file does
-// not shrink before the name is free. A waiter watches 32 of the processes that hold a name, and all
-// waiters of a Store watch 64. It detects the death of any other when it looks at its place.
+// not shrink before the name is free. A waiter watches 32 of the processes that hold a name, and
+// all waiters of a Store watch 64. It detects the death of any other when it looks at its place.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.
@@ -92,14 +92,14 @@
 //
 // The members of a group that may write the folder are trusted. Each of them can take, break and
 // block every lock, see its holder and metadata, and make records lie. Of owner secrets the folder
-// has the SHA-256. Nothing in the folder leads a process out of it, and no file is written, or given
-// other permissions, that has another name elsewhere or was moved there. A sticky folder is refused,
-// since its users may not replace each other's files.
+// has the SHA-256. Nothing in the folder leads a process out of it, and no file is written, or
+// given other permissions, that has another name elsewhere or was moved there. A sticky folder is
+// refused, since its users may not replace each other's files.
 //
 // A user with the right to read the folder alone can list the names of locks, and opens no file: so
 // that user blocks no lock, and sees no holder and no metadata. A user with the right to write a
-// folder above can put another one of the same owner, or of root, in its place, which is as deleting
-// it. On Windows the access list of the folder decides, which the store does not examine.
+// folder above can put another one of the same owner, or of root, in its place, which is as
+// deleting it. On Windows the access list of the folder decides, which the store does not examine.
 //
 // # URL
 //

@@ -29,8 +29,8 @@ type folder struct {
 
 // currentFolder returns the store's folder. It opens the folder when it is first needed, and again
 // when its path leads to another one. A missing folder is made with create, and is fs.ErrNotExist
-// otherwise. Requests that still use the former folder fail. What cannot be looked at for a moment is an
-// error of the request, and its locks stay.
+// otherwise. Requests that still use the former folder fail. What cannot be looked at for a moment
+// is an error of the request, and its locks stay.
 func (s *Store) currentFolder(create bool) (*folder, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()

@@ -100,7 +100,7 @@ const (
 	// this.
 	counterSize = 512
 
-	// Nobody reads the clock any more.
+	// The field clock is not read: an earlier version has it.
 	counterFormat = 2
 	counterText   = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"mark":%d,"flushed":%d,"last_token":%d,"clock":%d}`
 )

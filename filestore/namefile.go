@@ -23,10 +23,11 @@ import (
 //	{"holdfast":6,"boot":"…","boot_began_ms":9,"name":"deploy"}
 //	{"token":9,"tokens":1,"limit":1,"until_ns":          9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //
-// A request writes the line of its entry in the place where it is, or that of a new one where a line
-// is blank, or at the end. That of an entry that has ended becomes blank. Spaces fill a line up. It is
-// in one page, so a kill leaves the former line or the new one: the kernel writes what is in one page
-// whole or not at all. Each line is a change of its own: nothing but its end makes an entry a hold.
+// A request writes the line of its entry in the place where it is, or that of a new one where a
+// line is blank, or at the end. That of an entry that has ended becomes blank. Spaces fill a line
+// up. It is in one page, so a kill leaves the former line or the new one: the kernel writes what is
+// in one page whole or not at all. Each line is a change of its own: nothing but its end makes an
+// entry a hold.
 //
 // The fields of an entry up to the owner always stand in this order, and are read as they are
 // written: a request reads all entries of its name. The rest is for people, and is read when it is

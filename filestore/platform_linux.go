@@ -117,9 +117,9 @@ func (f *folder) makePipe(name string) error {
 	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
 }
 
-// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes the
-// pipe. One that is open for writing is ready with an error when nobody reads from it any more. Where
-// the kernel has no room for another that is waited for, it waits for a step.
+// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes
+// the pipe. One that is open for writing is ready with an error when nobody reads from it any more.
+// Where the kernel has no room for another that is waited for, it waits for a step.
 func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
 	defer inbox.Close()
 	defer context.AfterFunc(ctx, func() { inbox.Close() })()

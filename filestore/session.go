@@ -54,15 +54,15 @@ const (
 	// it is renewed.
 	maxBefore = 32
 
-	// maxWatches is how many sessions a Store watches. Each takes a descriptor, which a process needs
-	// to renew what it holds. A place without a watch relies on its looks.
+	// maxWatches is how many sessions a Store watches. Each takes a descriptor, which a process
+	// needs to renew what it holds. A place without a watch relies on its looks.
 	maxWatches = 64
 
 	// soonestLook is how soon a place looks for the end of an entry by time.
 	soonestLook = time.Second
 
 	// lookStep, times the position of a place, is how often the place looks for the death of others
-	// where the kernel does not tell it.
+	// on systems other than Linux.
 	lookStep = 10 * time.Millisecond
 )
 

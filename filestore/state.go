@@ -56,10 +56,10 @@ func newActor(name, owner string) actor {
 	return actor{name: name, owner: owner, hash: hex.EncodeToString(sum[:])}
 }
 
-// update does a verb on the entries in a file under its kernel lock, and writes what has changed. The
-// owners of entries that have become holds, apart from the actor, and of those that were broken are
-// notified after it. If verb returns an error, nothing is written. Nothing is done if begin, which is
-// called when the file is locked, returns false.
+// update does a verb on the entries in a file under its kernel lock, and writes what has changed.
+// The owners of entries that have become holds, apart from the actor, and of those that were broken
+// are notified after it. If verb returns an error, nothing is written. Nothing is done if begin,
+// which is called when the file is locked, returns false.
 func (f *folder) update(own *session, file string, who actor, begin func() bool, verb func(*state) error) error {
 	lock := &f.locks[lockOf(file)]
 	if err := lock.lock(); err != nil {
@@ -162,8 +162,8 @@ func (st *state) read() error {
 }
 
 // bury drops what has ended, and the entries of dead processes right before the actor: those among
-// the holds, or the place before its own. It reports whether there were any. Each place looks at those
-// before it, so the dead elsewhere are dropped by others.
+// the holds, or the place before its own. It reports whether there were any. Each place looks at
+// those before it, so the dead elsewhere are dropped by others.
 func (st *state) bury() (found bool) {
 	for again := true; again; {
 		again = false
@@ -376,9 +376,9 @@ func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
 	return l.text, err
 }
 
-// tell sends the notices to those whose entries have become holds or were broken. A place is told the
-// sessions that are now before it, unless it watches them already. The first is also told of a hold
-// that has become a keep, which may end earlier.
+// tell sends the notices to those whose entries have become holds or were broken. A place gets the
+// sessions that are now before it, unless it watches them already. The first also gets them when a
+// hold has become a keep, which may end earlier.
 func (st *state) tell() {
 	send := func(e *entry, token int64, before ...string) {
 		notice := fmt.Sprintf(noticeText, e.Owner, token, strings.Join(before, " "))

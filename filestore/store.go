@@ -338,8 +338,8 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 }
 
 // bounded does what may wait for the disk, or for a process that is stopped, on a goroutine of its
-// own, and returns when ctx ends. If do has not called begin by then it gets false from it, and must
-// change nothing. Otherwise what becomes of it is not known.
+// own, and returns when ctx ends. If do has not called begin by then it gets false from it, and
+// must change nothing. Otherwise what becomes of it is not known.
 func (s *Store) bounded(ctx context.Context, verb, path string, do func(begin func() bool) error) error {
 	if err := ctx.Err(); err != nil {
 		return driver.NotApplied(err)

@@ -254,7 +254,7 @@ func TestPlacesAmongOthers(t *testing.T) {
 	renewedTo(t, other, reader, driver.Held)
 }
 
-// The death of a holder is told to the waiter behind it, whoever was between them.
+// The waiter behind a holder gets a notice of its death, also if others were between them.
 func TestToldAfterOthersEnded(t *testing.T) {
 	for what, gone := range map[string]func(host *fakeHost, between *Store, place driver.Request, turn func()){
 		"it gives up": func(_ *fakeHost, between *Store, place driver.Request, turn func()) {

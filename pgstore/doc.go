@@ -28,8 +28,8 @@
 // a hold, or finds that its time is over, gives the lock to those whose turn it is, and waits for
 // the disk as an acquisition does. The Store notifies them by NOTIFY, in a transaction of its own
 // behind that one, on a channel of their Store, which has one connection that listens. Functions
-// for other languages do it in the same transaction. Holders are told of a break, too. A
-// notification that is lost costs a waiter a third of the time of its place.
+// for other languages do it in the same transaction. The Store of a hold that is broken is
+// notified, too. A notification that is lost costs a waiter a third of the time of its place.
 //
 // # Other languages
 //

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// shortPause is the least time that a vote waits for the other nodes after a majority. The pause
-	// after a vote without a winner is random, below four times that or the time of the vote, and
-	// below longPause: a single attempt of package holdfast waits as long.
+	// shortPause is the least time that a vote waits for the other nodes after a majority. The
+	// pause after a vote without a winner is random, below four times that or the time of the vote,
+	// and below longPause: a single attempt of package holdfast waits as long.
 	shortPause = 2 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 

@@ -100,8 +100,8 @@ func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 	}
 }
 
-// A release that a lost renewal has begun may cross that of the owner at a node, which then ends the
-// part for the latter. The owner, who has been told that the entry is lost, gets no hold reported.
+// A release that a lost renewal has begun may cross that of the owner at a node, which then ends
+// the part for the latter. The Release of an owner whose entry is lost reports none.
 func TestReleaseOfALostEntryReportsNone(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()

@@ -26,7 +26,8 @@ type entry struct {
 	parts   []part    // by node
 }
 
-// An entryState is what is to become of an entry. Once its release has begun it is Lost for a renewal.
+// An entryState is what is to become of an entry. Once its release has begun it is Lost for a
+// renewal.
 type entryState uint8
 
 const (
@@ -52,14 +53,14 @@ const unknownTime = time.Minute
 // errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
 var errOwner = errors.New("the owner has an entry already")
 
-// endAfter returns the time by which every node has dropped an entry that a request sent now makes or
-// prolongs, if the request arrives within twice the Timeout.
+// endAfter returns the time by which every node has dropped an entry that a request sent now makes
+// or prolongs, if the request arrives within twice the Timeout.
 func (s *Store) endAfter(ttl time.Duration) time.Time {
 	return time.Now().Add(2*s.timeout + ttl + s.guarantees.Grain)
 }
 
-// entryOf returns the entry of an owner, a new one if there is none. When there are twice as many as
-// were left the last time, it removes those that have ended. The caller holds s.mu.
+// entryOf returns the entry of an owner, a new one if there is none. When there are twice as many
+// as were left the last time, it removes those that have ended. The caller holds s.mu.
 func (s *Store) entryOf(key [2]string, ttl time.Duration) *entry {
 	e := s.entries[key]
 	if e != nil {

@@ -25,7 +25,7 @@ const (
 	verdictLate          verdict = "granted too late to be relied on"
 )
 
-// The votes are what the nodes have said to one attempt to acquire. They decide it alone. Everything
+// The votes are the replies of the nodes to one attempt to acquire. They decide it alone. Everything
 // that makes fencing tokens unique and rising is in verdict. See the package comment for the
 // reasoning, and model_test.go for the exhaustive proof. Nodes whose errors leave it open have no
 // vote.

@@ -27,12 +27,12 @@ type Options struct {
 	// RestartGuard makes a server that may have forgotten locks grant none for this long. It may
 	// have forgotten locks if it was started anew without them, was flushed, or was promoted from a
 	// replica. RestartGuard must be at least the longest TTL in use, and the longest time for which
-	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten
-	// has expired before anything is granted again. Tokens rise then, too, unless the clock was set
+	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten has
+	// expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
 	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients' clocks, and
-	// more where clocks differ: an hour and a second at most). It costs some INFO for each grant, and
-	// the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
+	// more where clocks differ: an hour and a second at most). It costs some INFO for each grant,
+	// and the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
 	// cluster.
 	//
 	// A master also abstains when its first replica attaches, and when the last one has been away

@@ -50,8 +50,8 @@
 // minute or more, or MaxAttempts and Backoff, which make no place.
 //
 // Objects that are deleted by hand, by a rule of the bucket, or by a restored copy are locks that
-// are forgotten. A user who may read the objects sees the secrets of owners, with which one who may
-// write them, too, can end their holds.
+// are forgotten. A user with the right to read the objects sees the secrets of owners, and can
+// end their holds with the right to write the objects, too.
 //
 // # Costs
 //

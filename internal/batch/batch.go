@@ -39,8 +39,8 @@ type Queue[T any] struct {
 	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
 
 	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
-	// With less another one sends them, and has the full Bound. 0 means always another one: Send may
-	// then exceed the deadline of its context.
+	// With less another one sends them, and has the full Bound. 0 means always another one: Send
+	// may then exceed the deadline of its context.
 	MinInline time.Duration
 
 	mu      sync.Mutex

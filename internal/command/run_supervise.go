@@ -74,8 +74,8 @@ func (r *runCommand) runUnderLock(
 		r.page.lock.Store(lock)
 		defer r.page.lock.Store(nil)
 	}
-	// A lock that was waited for in the queue of a store has a lease of some seconds until its first
-	// renewal: the command, which --kill-after may have end seconds before that, would not be
+	// A lock that was waited for in the queue of a store has a lease of some seconds until its
+	// first renewal: the command, which --kill-after may have end seconds before that, would not be
 	// started. Without an answer the rest of the lease decides.
 	full := r.ttl
 	if r.maxHold > 0 {

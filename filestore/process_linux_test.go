@@ -1,0 +1,37 @@
+package filestore
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A holder and waiters that die at once, in any order, hold up nobody behind them, however many they
+// are.
+func TestManyDieAtOnce(t *testing.T) {
+	const dying = 12
+	limit := 2 * time.Second // much less on a machine that has nothing else to do; a look is due in 4 s
+	for range 3 {
+		dir, last := t.TempDir(), int64(0)
+		var line []*child
+		for i := range dying + 2 {
+			line = append(line, start(t, command("hold", dir, "name", "1h")))
+			if n := line[i].number(); n > 0 {
+				rises(t, "to the first", &last, n)
+			}
+		}
+		for _, i := range rand.Perm(dying) {
+			if err := line[i].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, next := range line[dying:] {
+			began := time.Now()
+			rises(t, "in line", &last, next.number())
+			if took := time.Since(began); took > limit {
+				t.Errorf("the next has waited for %v", took)
+			}
+			next.kill()
+		}
+	}
+}
