@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,6 +106,9 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	return writeOutput(out)
 }
 
+// signalDelay is how much later than the input behind it the process may be told of a Ctrl-C.
+const signalDelay = 100 * time.Millisecond
+
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lock) error {
 	_, _ = os.Stderr.Write(lockFields(seen))
@@ -113,18 +117,24 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 		question = fmt.Sprintf("Break all %d holds? [y/N] ", n)
 	}
 	_, _ = fmt.Fprint(os.Stderr, "A holder is told at once if the store notifies, else at its next renewal, and works\non until then.\n"+question)
-	answer := make(chan string, 1)
+	answer, input := make(chan string, 1), bufio.NewReader(os.Stdin)
 	go func() {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // the end of the input is a no
+		line, err := input.ReadString('\n')
+		if err != nil { // The end of the input is a no, but for a Ctrl-C before it, which may be told later.
+			time.Sleep(signalDelay)
+		}
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
+	word := ""
 	select {
 	case <-ctx.Done():
+	case word = <-answer:
+	}
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	case word := <-answer:
-		if word != "y" && word != "yes" {
-			return &exitError{exitNobody, errors.New("nothing was broken"), ""}
-		}
+	case word != "y" && word != "yes":
+		return &exitError{exitNobody, errors.New("nothing was broken"), ""}
 	}
 	return checkUnchanged(ctx, client, seen)
 }
