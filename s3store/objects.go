@@ -28,7 +28,6 @@ const (
 
 var (
 	errChanged = errors.New("s3: the object has changed")
-	errNoWrite = errors.New("s3: a look writes nothing") // returned by a verb
 	errNoTag   = errors.New("s3: the server has answered without an ETag")
 	errUnfit   = fmt.Errorf("%w: the server ignores If-None-Match and If-Match of a PUT, so that two clients would hold a lock at once",
 		driver.ErrUnsupported)
@@ -84,9 +83,9 @@ func (s *Store) put(ctx context.Context, key string, value []byte, tag string) (
 func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + encode(prefix))}
-		for {
+		for pages := s3.NewListObjectsV2Paginator(s.client, in); pages.HasMorePages(); {
 			limited, cancel := context.WithTimeout(ctx, readBound)
-			out, err := s.client.ListObjectsV2(limited, in, once)
+			out, err := pages.NextPage(limited, once)
 			cancel()
 			if err != nil {
 				yield("", driver.NotApplied(explain("LIST", err)))
@@ -97,9 +96,6 @@ func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[string, error
 				if ok && !yield(name, nil) {
 					return
 				}
-			}
-			if in.ContinuationToken = out.NextContinuationToken; in.ContinuationToken == nil {
-				return
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package s3store
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -61,32 +60,9 @@ func (s *sighting) see(rec record, tag string, now time.Duration) {
 type queue struct {
 	lockqueue.Queue[data]
 	counter lockqueue.Counter
+	looks   bool // nothing is written
 	changed bool // it is to be written, whatever its entries are
 	urgent  bool // it is written in front of places: it is of a hold, or a release
-}
-
-func (s *sighting) queue() *queue {
-	q := &queue{counter: lockqueue.Counter{Last: s.record.Last}}
-	q.Restore(slices.Clone(s.record.Entries))
-	return q
-}
-
-// renew prolongs an entry. It is written also if its end stays as it is for this store: another one
-// may have seen the entry sooner, and expect an earlier end.
-func (q *queue) renew(req driver.RenewRequest, now time.Duration) driver.Entry {
-	own, _ := q.Renew(req.Owner, req.Token, req.TTL, now)
-	q.urgent = q.urgent || own.State == driver.Held
-	q.anew(req.Owner, own.State != driver.Lost)
-	return own
-}
-
-// release ends an entry. It is written also if there is none: an Acquire of the owner that is still
-// on its way then finds its version gone.
-func (q *queue) release(req driver.ReleaseRequest, now time.Duration) (found bool) {
-	found, _ = q.Release(req.Owner, req.Keep, now)
-	q.changed, q.urgent = true, true
-	q.anew(req.Owner, req.Keep > 0)
-	return found
 }
 
 // anew makes the entry of an owner last from the next write on.
@@ -110,7 +86,7 @@ func (q *queue) record(before record, now time.Duration) (rec record, changed bo
 		}
 		rec.Entries = append(rec.Entries, next)
 	}
-	return rec, changed
+	return rec, changed && !q.looks
 }
 
 // describe describes a hold or keep as clients may see it.

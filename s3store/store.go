@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -95,84 +97,74 @@ func (s *Store) now() time.Duration {
 }
 
 // Acquire implements [driver.Store].
-func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
+	return update(ctx, s, req.Name, func(q *queue, now time.Duration) (driver.Result, error) {
 		q.counter.Clock = time.Now().UnixMicro()
 		own, _, err := q.Acquire(&req, data{Holder: req.Holder, Metadata: req.Metadata}, now, &q.counter)
-		res = driver.Result{
+		res := driver.Result{
 			Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token,
 		}
 		if err == nil && !res.Granted {
 			res.Held = q.describe(req.Name, q.Holds()[0], now)
 		}
-		return err
+		return res, err
 	})
-	if err != nil {
-		res = driver.Result{}
-	}
-	return res, err
 }
 
-// Renew implements [driver.Store]. It writes the records of several names at once.
+// Renew implements [driver.Store]. It writes the records of several names at once, each also if the
+// end stays as it is for this store: another one may have seen the entry sooner, and expect an
+// earlier end.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
 	var group sync.WaitGroup
 	for i, req := range reqs {
 		group.Go(func() {
-			errs[i] = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
-				entries[i] = q.renew(req, now)
-				return nil
+			entries[i], errs[i] = update(ctx, s, req.Name, func(q *queue, now time.Duration) (driver.Entry, error) {
+				own, _ := q.Renew(req.Owner, req.Token, req.TTL, now)
+				q.urgent = own.State == driver.Held
+				q.anew(req.Owner, own.State != driver.Lost)
+				return own, nil
 			})
-			if errs[i] != nil {
-				entries[i] = driver.Entry{}
-			}
 		})
 	}
 	group.Wait()
 	return entries, cmp.Or(errs...)
 }
 
-// Release implements [driver.Store].
-func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (found bool, err error) {
-	err = s.update(ctx, req.Name, func(q *queue, now time.Duration) error {
-		found = q.release(req, now)
-		return nil
+// Release implements [driver.Store]. It writes also if there is no entry: an Acquire of the owner
+// that is still on its way then finds its version gone.
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	return update(ctx, s, req.Name, func(q *queue, now time.Duration) (bool, error) {
+		found, _ := q.Release(req.Owner, req.Keep, now)
+		q.changed, q.urgent = true, true
+		q.anew(req.Owner, req.Keep > 0)
+		return found, nil
 	})
-	return found && err == nil, err
 }
 
 // Break implements [driver.Store].
-func (s *Store) Break(ctx context.Context, name string, token int64) (records []driver.Record, err error) {
-	err = s.update(ctx, name, func(q *queue, now time.Duration) error {
+func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
+	return update(ctx, s, name, func(q *queue, now time.Duration) (records []driver.Record, err error) {
 		ended, promoted := q.Break(token, now)
-		records = nil
 		for i := range ended {
 			rec := q.describe(name, &ended[i], now)
 			rec.Waiting += len(promoted)
 			records = append(records, rec)
 		}
-		return nil
+		return records, nil
 	})
-	if err != nil {
-		records = nil
-	}
-	return records, err
 }
 
 // Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
-	err = s.update(ctx, name, func(q *queue, now time.Duration) error {
+func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
+	return update(ctx, s, name, func(q *queue, now time.Duration) (records []driver.Record, err error) {
+		q.looks = true
 		q.Settle(now)
-		records = nil
 		for _, e := range q.Holds() {
 			records = append(records, q.describe(name, e, now))
 		}
-		return errNoWrite
-	})
-	if errors.Is(err, errNoWrite) {
 		return records, nil
-	}
-	return nil, err
+	})
 }
 
 // List implements [driver.Store]. It reads the object of every name.
@@ -205,10 +197,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 // refusal for instance, is answered from a record that was read during the call. The more entries
 // there are, the longer a place pauses before it begins anew: a hold does not, nor does a release,
 // so that many waiters do not keep a hold from being renewed.
-func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.Duration) error) error {
+func update[R any](ctx context.Context, s *Store, name string, verb func(*queue, time.Duration) (R, error)) (none R, err error) {
 	seen, err := s.enter(ctx, name)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer func() { <-seen.turn }()
 	current, contended := false, false
@@ -217,24 +209,25 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 			value, tag, err := s.get(ctx, s.prefix+encode(name))
 			switch {
 			case err != nil && contended && ctx.Err() != nil:
-				return &driver.RetryError{Err: fmt.Errorf("others have changed the object each time: %w", ctx.Err())}
+				return none, &driver.RetryError{Err: fmt.Errorf("others have changed the object each time: %w", ctx.Err())}
 			case err != nil:
-				return driver.NotApplied(err)
+				return none, driver.NotApplied(err)
 			}
 			rec, err := parse(name, value)
 			if err != nil {
-				return err
+				return none, err
 			}
 			seen.see(rec, tag, s.now())
 			current = true
 		}
 		now := s.now()
-		q := seen.queue()
-		refused := verb(q, now)
+		q := &queue{counter: lockqueue.Counter{Last: seen.record.Last}}
+		q.Restore(slices.Clone(seen.record.Entries))
+		result, refused := verb(q, now)
 		next, changed := q.record(seen.record, now)
 		if !changed || refused != nil {
 			if current {
-				return refused
+				return result, refused
 			}
 			seen.known = false
 			continue
@@ -244,15 +237,15 @@ func (s *Store) update(ctx context.Context, name string, verb func(*queue, time.
 			err = s.check(ctx)
 		}
 		if err != nil {
-			return driver.NotApplied(err)
+			return none, driver.NotApplied(err)
 		}
 		tag, err := s.put(ctx, s.prefix+encode(name), value, seen.tag)
 		if err == nil {
 			seen.see(next, tag, s.now())
-			return nil
+			return result, nil
 		}
 		if !errors.Is(err, errChanged) {
-			return err
+			return none, err
 		}
 		contended = contended || current
 		seen.known, current = false, false
