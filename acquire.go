@@ -79,7 +79,7 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 			a.place = min(o.TTL, maxFreedPlace)
 		}
 	}
-	full, err := c.beginNamed(ctx, a.name, o)
+	err := c.begin(ctx, o, a.name)
 	if err != nil {
 		return nil, opError(op, a.name, err)
 	}
@@ -93,7 +93,7 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 		a.ctx = limited
 	}
 	a.began = c.clock.now()
-	if err = a.run(full); err != nil {
+	if err = a.run(); err != nil {
 		err = opError(op, a.name, err)
 	}
 	if !c.watched {
@@ -121,11 +121,11 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 // run takes the operation through the queue of the name until it has a Lock or has failed. It holds
 // c.mu, which send and wait let go. Others change what it finds after that: the scheduler, the
 // notices of the store, and the other operations of the queue.
-func (a *acquireOp) run(full string) error {
+func (a *acquireOp) run() error {
 	c, o := a.c, &a.options
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := a.enter(full); err != nil {
+	if err := a.enter(); err != nil {
 		return err
 	}
 	now := a.began

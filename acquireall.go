@@ -44,22 +44,15 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 	if len(names) == 0 {
 		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
 	}
-	for i, name := range names {
-		_, err := c.fullName(name)
-		if i > 0 && name == names[i-1] {
-			err = fmt.Errorf("%w: the name is given twice", ErrInvalid)
-		}
-		if err != nil {
-			return nil, opError("acquire", name, err)
+	for i, name := range names[1:] {
+		if name == names[i] {
+			return nil, opError("acquire", name, fmt.Errorf("%w: the name is given twice", ErrInvalid))
 		}
 	}
-	err := options.validate()
-	if err == nil && options.NoRenew {
-		err = fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid)
+	if options.NoRenew {
+		return nil, opErrorAll("acquire", names, fmt.Errorf("%w: NoRenew of several locks, of which the first could end before the last is held", ErrInvalid))
 	}
-	if err == nil {
-		err = c.beginCall(ctx)
-	}
+	err := c.begin(ctx, &options, names...)
 	if err != nil {
 		return nil, opErrorAll("acquire", names, err)
 	}

@@ -79,7 +79,7 @@ func New(store driver.Store, config *Config) *Client {
 	o.LocalTurn = min(cmp.Or(o.LocalTurn, defaultLocalTurn), driver.MaxTTL)
 	c.configErr = config.validate(o.Holder)
 	c.changed.L = &c.mu
-	c.schedule.wake = make(chan struct{}, 1)
+	c.schedule.wake, c.schedule.stop = make(chan struct{}, 1), make(chan struct{})
 	c.clock.setBase(!c.guarantees.InProcess)
 	if store, ok := c.store.(driver.Notifier); ok {
 		c.stopNotices = store.Notify(c.onNotice)
@@ -113,81 +113,43 @@ func (c *Client) ReleaseAll() error {
 	return c.releaseLeases(&ErrReleased)
 }
 
-// releaseLeases ends all leases that callers have got with the reason end, waits for work under Do,
-// and releases them. It waits for leases that another call is releasing.
+// releaseLeases ends the contexts of all locks with the reason end, and releases them. A lease with
+// work under Do is not renewed from then on. The Release of that Do ends it, or its deadline.
+// releaseLeases waits for these, and for leases that another call is releasing.
 func (c *Client) releaseLeases(end *error) error {
-	taken := func() (leases []*lease) {
-		for l := range c.leases {
-			if l.op == nil {
-				leases = append(leases, l)
-			}
-		}
-		return leases
-	}
+	var idle, others []*lease
 	c.mu.Lock()
-	leases := taken()
-	c.mu.Unlock()
-	for _, l := range leases {
-		l.checkDeadline()
-	}
-	c.mu.Lock()
-	leases = taken()
-	ours, work := make([]bool, len(leases)), make([][]<-chan struct{}, len(leases))
-	for i, l := range leases {
-		ours[i], work[i] = l.end(end), l.work()
-	}
-	c.mu.Unlock()
-	errs := make([]error, len(leases))
-	var group sync.WaitGroup
-	var idle []int
-	for i, l := range leases {
+	now := c.clock.now()
+	for l := range c.leases {
+		works := slices.ContainsFunc(l.locks, func(lock *Lock) bool { return lock.work != nil })
 		switch {
-		case !ours[i]:
-			group.Go(func() { errs[i] = l.awaitFinish() })
-		case len(work[i]) == 0:
-			idle = append(idle, i)
-		default:
-			group.Go(func() {
-				l.awaitWork(work[i])
-				c.mu.Lock()
-				errs[i] = l.release(0, false)
+		case l.op != nil: // No caller has it.
+		case works && l.isHeld():
+			l.locks = slices.DeleteFunc(l.locks, func(lock *Lock) bool {
+				lock.endContext(end)
+				return lock.work == nil
 			})
+			l.options.NoRenew = true
+			l.lookAt(now, l.due)
+			others = append(others, l)
+		case l.isHeld():
+			l.end(end)
+			idle = append(idle, l)
+		default:
+			others = append(others, l)
 		}
 	}
+	c.mu.Unlock()
+	errs := make([]error, len(idle))
 	forEachLock(len(idle), func(i int) {
 		c.mu.Lock()
-		errs[idle[i]] = leases[idle[i]].release(0, false)
+		errs[i] = idle[i].release(0, false)
 	})
-	group.Wait()
+	for _, l := range others {
+		l.checkDeadline()
+		errs = append(errs, l.awaitFinish())
+	}
 	return errors.Join(errs...)
-}
-
-// work returns a channel for each piece of work that Do runs under the lease, closed when it has
-// returned. The caller holds c.mu.
-func (l *lease) work() (work []<-chan struct{}) {
-	for _, lock := range l.locks {
-		if lock.work != nil {
-			work = append(work, lock.work)
-		}
-	}
-	return work
-}
-
-// awaitWork waits until work has returned, but not beyond the deadline of the lease, which has
-// ended and is not renewed.
-func (l *lease) awaitWork(work []<-chan struct{}) {
-	for len(work) > 0 {
-		left := time.Duration(l.deadline.Load()) - l.c.clock.now()
-		if left <= 0 {
-			l.c.logWarning(context.Background(), "released, though work under the lock has not returned", l.c.stripPrefix(l.name), nil)
-			return
-		}
-		select {
-		case <-work[0]:
-			work = work[1:]
-		case <-time.After(min(left, suspendCheck)):
-		}
-	}
 }
 
 // errReleasedByClose is the end reason of a lease that Close has released.
@@ -224,11 +186,12 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
-	close(c.closing)
+	close(c.closing)     // The scheduler goes on until there are no locks.
 	c.activeCalls.Add(1) // for what ends a lease, as long as there are leases that have not ended
 	c.mu.Unlock()
 
 	err := c.releaseLeases(&errReleasedByClose)
+	close(c.schedule.stop)
 	c.activeCalls.Done()
 	c.activeCalls.Wait()
 	c.stopNotices()
@@ -238,8 +201,23 @@ func (c *Client) Close() error {
 	return err
 }
 
-// beginCall registers a call that Close waits for.
-func (c *Client) beginCall(ctx context.Context) error {
+// begin registers a call that Close waits for. It checks the names of its locks, and its options
+// unless they are nil.
+func (c *Client) begin(ctx context.Context, o *Options, names ...string) error {
+	for _, name := range names {
+		err := checkText("name", name)
+		if err == nil && c.config.Prefix != "" {
+			err = checkText("name with prefix", c.config.Prefix+name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o != nil {
+		if err := o.validate(); err != nil {
+			return err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -258,28 +236,7 @@ func (c *Client) beginCall(ctx context.Context) error {
 	return nil
 }
 
-// beginNamed is beginCall for a call on a lock, with options unless they are nil. It returns the
-// name of the lock in the store.
-func (c *Client) beginNamed(ctx context.Context, name string, o *Options) (full string, err error) {
-	if full, err = c.fullName(name); err == nil && o != nil {
-		err = o.validate()
-	}
-	if err == nil {
-		err = c.beginCall(ctx)
-	}
-	return full, err
-}
-
-// fullName returns the name of a lock in the store, which has the Client's prefix.
-func (c *Client) fullName(name string) (string, error) {
-	if err := checkText("name", name); err != nil || c.config.Prefix == "" {
-		return name, err
-	}
-	full := c.config.Prefix + name
-	return full, checkText("name with prefix", full)
-}
-
-// stripPrefix is the reverse of fullName.
+// stripPrefix returns the name of a lock without the prefix that it has in the store.
 func (c *Client) stripPrefix(full string) string { return full[len(c.config.Prefix):] }
 
 // logWarning logs an event that an operator may want to act upon.

@@ -27,12 +27,13 @@ func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
 func (c *Client) requestRecords(
 	ctx context.Context, what, op, name string, call func(context.Context, string) ([]Record, error),
 ) ([]Record, error) {
-	full, err := c.beginNamed(ctx, name, nil)
-	if err != nil {
+	if err := c.begin(ctx, nil, name); err != nil {
 		return nil, opError(what, name, err)
 	}
 	defer c.activeCalls.Done()
-	records, err := request(c, ctx, op, c.config.RequestTimeout, func(ctx context.Context) ([]Record, error) { return call(ctx, full) })
+	records, err := request(c, ctx, op, c.config.RequestTimeout, func(ctx context.Context) ([]Record, error) {
+		return call(ctx, c.config.Prefix+name)
+	})
 	switch {
 	case err != nil:
 		return nil, opError(what, name, storeError(ctx, err))
@@ -50,7 +51,7 @@ func (c *Client) requestRecords(
 // bounded by ctx alone.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := c.beginCall(ctx); err != nil {
+		if err := c.begin(ctx, nil); err != nil {
 			yield(Record{}, fmt.Errorf("holdfast: list: %w", err))
 			return
 		}
@@ -121,19 +122,19 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 func (c *Client) ping(ctx context.Context) error {
-	full, err := c.beginNamed(ctx, "holdfast.ping/"+rand.Text()[:16], nil)
-	if err != nil {
+	name := "holdfast.ping/" + rand.Text()[:16]
+	if err := c.begin(ctx, nil, name); err != nil {
 		return err
 	}
 	defer c.activeCalls.Done()
-	req := driver.Request{Name: full, Owner: rand.Text(), Holder: c.config.Holder, TTL: pingTTL}
+	req := driver.Request{Name: c.config.Prefix + name, Owner: rand.Text(), Holder: c.config.Holder, TTL: pingTTL}
 	res, err := request(c, ctx, "acquire", c.config.RequestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	works := res.Granted
 	if err == nil && works {
 		works, err = request(c, ctx, "release", c.config.RequestTimeout, func(ctx context.Context) (bool, error) {
-			return c.store.Release(ctx, driver.ReleaseRequest{Name: full, Owner: req.Owner})
+			return c.store.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		})
 	}
 	switch cut := ctx.Err(); {

@@ -164,13 +164,18 @@ func (l *lease) checkDeadline() (now time.Duration) {
 }
 
 // lose ends a hold that its holder has not released. The store may still have it: work may run on
-// until the holder calls Release.
+// until the holder calls Release. Where ReleaseAll waits for that work, it is released.
 func (l *lease) lose(reason error) {
 	c := l.c
 	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	c.mu.Lock()
 	if !l.end(&lost) {
 		c.mu.Unlock()
+		return
+	}
+	if l.locks[0].contextErr() != lost && reason != ErrTaken {
+		_ = l.release(0, false)
+		c.logWarning(context.Background(), "released, though work under the lock has not returned", c.stripPrefix(l.name), nil)
 		return
 	}
 	l.finish(lost)

@@ -125,7 +125,7 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if err := c.beginCall(ctx); err != nil {
+	if err := c.begin(ctx, nil); err != nil {
 		return err
 	}
 	defer c.activeCalls.Done()
@@ -185,23 +185,14 @@ func (l *Lock) release(keep time.Duration) error {
 		}
 		return nil
 	}
-	if lease.end(&ErrReleased) {
+	end := l.contextErr() // of ReleaseAll, while it waits for the work
+	if (end == nil || keep == 0) && lease.end(&ErrReleased) {
 		return lease.release(keepUntil, true)
 	}
-	end := l.contextErr()
-	if !errors.Is(end, ErrLost) { // released before, by ReleaseAll perhaps, or handed over
-		working := l.work != nil
-		select {
-		case <-l.work:
-			working = false
-		default:
-		}
+	if end = l.contextErr(); !errors.Is(end, ErrLost) { // released before, or handed over
 		c.mu.Unlock()
-		switch {
-		case keep > 0:
+		if keep > 0 {
 			return end
-		case working: // in the work itself: ReleaseAll releases it after that
-			return nil
 		}
 		return lease.awaitFinish()
 	}

@@ -30,8 +30,9 @@ const defaultLocalTurn = 10 * time.Millisecond
 // enter gives the operation a lease in the queue of the name, or a Lock of a lease that it can
 // join, or puts it in the line. A call without a place goes to the store beside the line. A single
 // attempt fails if this Client holds the lock. The caller holds c.mu.
-func (a *acquireOp) enter(full string) error {
+func (a *acquireOp) enter() error {
 	c, exclusive := a.c, a.options.limit() == 0
+	full := c.config.Prefix + a.name
 	q := c.queues[full]
 	if q == nil {
 		if q = c.spareQueue; q == nil {
@@ -159,7 +160,7 @@ func (o *Options) passableTo(next *Options) bool {
 // TTL. The caller holds c.mu.
 func (l *lease) passOn() bool {
 	c, q := l.c, l.c.queues[l.name]
-	if q.head != l || len(q.line) == 0 || !l.tokens.has(l.tokens.own+1) {
+	if q.head != l || len(q.line) == 0 || c.closed || !l.tokens.has(l.tokens.own+1) {
 		return false
 	}
 	now := c.clock.now()

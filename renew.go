@@ -56,7 +56,7 @@ func (c *Client) runScheduler() {
 		select {
 		case <-timer.C:
 		case <-c.schedule.wake:
-		case <-c.closing:
+		case <-c.schedule.stop:
 			return
 		}
 	}
@@ -276,6 +276,7 @@ type schedule struct {
 	running   bool          // the goroutine runs
 	nextCheck time.Duration // when the goroutine will check
 	wake      chan struct{} // has room for one
+	stop      chan struct{} // closed by Close
 }
 
 // lookAt puts a lease into the schedule, or moves it there, and wakes the scheduler if that would
