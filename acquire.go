@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ type acquireOp struct {
 
 	queue     *nameQueue
 	lease     *lease        // of the present attempt; nil in the line
-	heldUntil time.Duration // the end of the hold in the way, as the store has told it; 0 if unknown
+	heldUntil time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
 	refusals  int           // how many attempts have found the lock held
 	pauses    int
 	answered  bool  // the store is known to be up, so that an outage is waited out
@@ -119,8 +120,9 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 }
 
 // run takes the operation through the queue of the name until it has a Lock or has failed. It holds
-// c.mu, which send and wait let go. Others change what it finds after that: the scheduler, the
-// notices of the store, and the other operations of the queue.
+// c.mu, which ask and wait let go. A lease that no caller has yet belongs to this goroutine, but a
+// notice may make it a hold meanwhile. The other operations of the queue may give a or the line a
+// lease or a Lock.
 func (a *acquireOp) run() error {
 	c, o := a.c, &a.options
 	c.mu.Lock()
@@ -128,92 +130,141 @@ func (a *acquireOp) run() error {
 	if err := a.enter(); err != nil {
 		return err
 	}
-	now := a.began
-	for a.lock == nil {
+	for now := a.began; a.lock == nil; now = c.clock.now() {
 		l := a.lease
 		switch {
 		case a.ctx.Err() != nil || a.failure != nil || c.closed:
 			return a.giveUp()
 		case l == nil: // in the line
-			now = a.wait(0)
+			a.wait(0)
+		case l.state == held && now >= time.Duration(l.deadline.Load()):
+			a.restart(now, false)
 		case l.state == held && (l.confirmed || !o.NoRenew && !o.Detached):
-			a.take(l)
-		case l.state != unsent: // The answer, a notice or a renewal tells more.
-			now = a.wait(0)
-		case o.Reentrant && a.join(): // a hold that this Client has got since
+			a.take(l, now)
+		case o.Reentrant && l.state == unsent && a.join(): // a hold that this Client has got since
 			l.abandon()
 		case l.due > now:
-			now = a.wait(l.due - now)
+			a.wait(l.due - now)
 		default:
-			now = a.send(l, now)
+			a.ask(l, now)
 		}
 	}
 	return nil
 }
 
-// send makes the attempt of a lease, which is sent at the moment sent. It records the answer, and
-// returns when that has come. Meanwhile a notice may have made the lease a hold, and another call
-// may have ended that.
-func (a *acquireOp) send(l *lease, sent time.Duration) (now time.Duration) {
-	c, o := a.c, &a.options
-	if l.tokens.count = 1; len(a.queue.line) > 0 {
-		l.tokens.count = a.tokensForLine()
+// ask makes the next request for the lease of the attempt, at the moment sent: an Acquire, and then
+// a Renew each time, which shows what has become of it. A request is for the place until the lease
+// is held, and for the TTL from then on.
+func (a *acquireOp) ask(l *lease, sent time.Duration) {
+	c, o, before := a.c, &a.options, l.state
+	asked, timeout := o.TTL, min(c.config.RequestTimeout, o.TTL)
+	if before != held && a.place > 0 {
+		asked = a.place
 	}
-	req := driver.Request{
-		Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
-		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
+	var entry driver.Entry
+	var err error
+	l.look = noLook
+	if before == unsent {
+		if l.tokens.count = 1; len(a.queue.line) > 0 {
+			l.tokens.count = a.tokensForLine()
+		}
+		req := driver.Request{
+			Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
+			Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
+		}
+		l.state, l.storeEnd = requesting, sent+o.TTL
+		l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
+		c.mu.Unlock()
+		var res driver.Result
+		res, err = request(c, a.ctx, "acquire", timeout, func(ctx context.Context) (driver.Result, error) {
+			return c.store.Acquire(ctx, req)
+		})
+		c.mu.Lock()
+		switch entry.Token = res.Token; {
+		case err != nil:
+			asked = o.TTL
+		case res.Granted:
+			entry.State, asked = driver.Held, o.TTL
+		default:
+			a.noteHolder(res.Held)
+			if entry.State = driver.Lost; res.Waiting {
+				entry.State = driver.Waiting
+			}
+		}
+	} else {
+		bound := asked / 4 // There is time for other attempts if this one fails.
+		if before == held {
+			bound = (time.Duration(l.deadline.Load()) - sent) / 2
+		}
+		reqs := []driver.RenewRequest{{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}}
+		c.mu.Unlock()
+		var entries []driver.Entry
+		entries, err = request(c, a.ctx, "renew", min(timeout, max(bound, soon)), func(ctx context.Context) ([]driver.Entry, error) {
+			return c.store.Renew(ctx, reqs)
+		})
+		c.mu.Lock()
+		if len(entries) > 0 {
+			entry = entries[0]
+		}
 	}
-	l.state, l.busy, l.storeEnd = requesting, true, sent+o.TTL
-	l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
-	c.mu.Unlock()
-	res, err := request(c, a.ctx, "acquire", min(c.config.RequestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
-		return c.store.Acquire(ctx, req)
-	})
-	c.mu.Lock()
-	l.busy = false
-	c.changed.Broadcast()
-	now = c.clock.now()
+	a.answer(l, before, sent, asked, entry, err)
+}
+
+// answer records the answer to a request that was sent for the time asked, when the lease was in the
+// state before, and when to ask again. A notice may have made it a hold meanwhile. The caller holds
+// c.mu.
+func (a *acquireOp) answer(l *lease, before leaseState, sent, asked time.Duration, entry driver.Entry, err error) {
+	now, first := a.c.clock.now(), before == unsent
 	switch {
-	case a.lease != l:
-	case err != nil:
-		due := now + a.noteFailure(now, sent, err)
-		if driver.IsNotApplied(err) {
-			a.restart(due, true)
-			break
+	case entry.State == driver.Unknown:
+		l.due = now + a.noteFailure(now, sent, cmp.Or(err, errNotAnswered))
+		if first && driver.IsNotApplied(err) {
+			a.restart(l.due, true)
+			return
 		}
-		if l.state == held || l.look == noticed {
-			due = now
+		if first && (l.state == held || l.look == noticed) {
+			l.due = now
 		}
-		l.storeEnd, l.look = now+o.TTL, failed
-		l.lookAt(now, due)
-	case res.Granted:
-		if !l.note(now, sent, o.TTL, driver.Entry{State: driver.Held, Token: res.Token}) {
-			a.noteFailure(now, now, errAnsweredLate)
-		}
-	case res.Waiting:
-		a.noteHolder(now, res.Held)
-		l.note(now, sent, a.place, driver.Entry{State: driver.Waiting, Token: res.Token})
-	default:
-		a.noteHolder(now, res.Held)
-		pause := c.config.Backoff.nthDelay(a.pauses)
-		if a.pauses++; res.Held.Remaining > 0 {
-			pause = min(pause, res.Held.Remaining+time.Millisecond+jitter(4*time.Millisecond))
+		l.storeEnd, l.look = max(l.storeEnd, now+asked), failed
+	case first && entry.State == driver.Lost: // It is held, and gives no place.
+		pause := a.c.config.Backoff.nthDelay(a.pauses)
+		if a.pauses++; a.heldUntil > now {
+			pause = min(pause, a.heldUntil-now)
 		}
 		if l.look == noticed {
 			pause = 0
 		}
 		a.restart(now+pause, true)
-		if a.refusals++; a.try || a.refusals == o.MaxAttempts {
+		if a.refusals++; a.try || a.refusals == a.options.MaxAttempts {
 			a.failure = a.queue.known
 		}
+	case entry.State == driver.Lost, entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first,
+		entry.State == driver.Waiting && (before == held || a.ticket != nil): // The store has forgotten the grant.
+		// It proves nothing about an outage, in which requests for an entry may get lost.
+		a.restart(now, l.state == waiting && entry.State == driver.Lost)
+	default:
+		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
+		l.noteAnswer(now, sent, asked, entry)
+		switch {
+		case entry.State == driver.Held && l.state < held:
+			l.state, l.since = held, now
+			if first && now >= time.Duration(l.deadline.Load()) {
+				a.noteFailure(now, now, errAnsweredLate)
+			}
+		case l.state < held:
+			if l.state = waiting; a.heldUntil > now {
+				l.due = min(l.due, a.heldUntil)
+			}
+		}
+		if l.look == noticed || l.state == held && !l.confirmed {
+			l.due = now
+		}
 	}
-	return now
 }
 
 // wait returns when somebody has woken the operation, when its time or the Client has ended, or
-// after pause unless that is 0. It returns the reading of the clock. Before it waits for a holder,
-// it tells the hooks.
-func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
+// after pause unless that is 0. Before it waits for a holder, it tells the hooks.
+func (a *acquireOp) wait(pause time.Duration) {
 	c := a.c
 	if !a.contended && !a.try && a.ticket == nil {
 		if by, isHeld := a.lastKnown().(*HeldError); isHeld || a.lease == nil {
@@ -224,7 +275,7 @@ func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 			}
 			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
 			c.mu.Lock()
-			return c.clock.now()
+			return
 		}
 	}
 	if a.wake == nil {
@@ -242,12 +293,17 @@ func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 	case <-c.closing:
 	}
 	c.mu.Lock()
-	return c.clock.now()
 }
 
-// take makes the held lease that of the caller. The caller of take holds c.mu.
-func (a *acquireOp) take(l *lease) {
-	l.op, a.lock = nil, &l.first
+// take makes the held lease that of the caller, and has the scheduler renew it. One that was
+// granted by a notice has the time of its place, and is renewed soon. The caller of take holds c.mu.
+func (a *acquireOp) take(l *lease, now time.Duration) {
+	l.op, l.tokens.own, a.lock = nil, l.tokens.first, &l.first
+	if !l.confirmed {
+		left := time.Duration(l.deadline.Load()) - now
+		l.due = min(l.due, now+min(max(a.c.config.LocalTurn, shortHold), left/3))
+	}
+	l.lookAt(now, l.due)
 	q := a.queue
 	if q.head == nil && a.options.limit() == 0 { // It has held without a place.
 		q.replace(l, nil)
@@ -269,7 +325,6 @@ func (a *acquireOp) take(l *lease) {
 // owner. With absent the store has nothing of the lease, unless a notice has told more meanwhile.
 // The caller holds c.mu.
 func (a *acquireOp) restart(due time.Duration, absent bool) {
-	a.signal()
 	if a.ticket != nil {
 		a.failure = errTicketExpired
 		return
@@ -330,8 +385,10 @@ func (a *acquireOp) lastKnown() error {
 	return errNotAnswered
 }
 
-// noteHolder records that the store has answered with the hold in the way. The caller holds c.mu.
-func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
+// noteHolder records that the store has answered with the hold in the way, and when that may end.
+// The caller holds c.mu.
+func (a *acquireOp) noteHolder(rec driver.Record) {
+	now := a.c.clock.now()
 	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
 	self := false
 	for l := range a.queue.leases {
@@ -339,7 +396,7 @@ func (a *acquireOp) noteHolder(now time.Duration, rec driver.Record) {
 	}
 	rec.Name, a.heldUntil = a.name, 0
 	if rec.Remaining > 0 {
-		a.heldUntil = now + rec.Remaining
+		a.heldUntil = now + rec.Remaining + time.Millisecond + jitter(4*time.Millisecond)
 	}
 	a.queue.known = &HeldError{Record: rec, Self: self}
 }

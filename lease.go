@@ -62,9 +62,9 @@ type lease struct {
 	since     time.Duration // when it became a hold of its holder
 	confirmed bool          // an answer has confirmed the hold for its whole TTL
 
-	due   time.Duration // of a new one: when it is sent; then when the scheduler serves it
+	due   time.Duration // when its operation asks for it, or the scheduler serves the hold
 	index int           // in the schedule, or notScheduled
-	busy  bool          // a request that may prolong it is in flight
+	busy  bool          // a request that may prolong the hold is in flight
 	look  lookReason
 
 	first Lock    // that of the acquisition which made the lease
@@ -91,62 +91,14 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 	return l
 }
 
-// asked returns how long the lease is to last from its next renewal: as a place until it is held.
-func (l *lease) asked() time.Duration {
-	switch {
-	case l.state < held && l.op.place > 0:
-		return l.op.place
-	case l.options.NoRenew && l.op == nil:
-		return driver.MinTTL // It only looks.
-	}
-	return l.options.TTL
-}
-
-// note records that the store has the lease in the state of entry, which is Waiting or Held. The
-// answer to a request that was sent at sent has confirmed it for d: the store counts d from a later
-// moment than sent, and never shortens it. A notice confirms nothing, and has d 0. It reports false
-// if the grant came after its end. The caller holds c.mu.
-func (l *lease) note(now, sent, d time.Duration, entry driver.Entry) bool {
-	a, due := l.op, l.due
-	if d > 0 {
-		l.storeEnd = max(l.storeEnd, now+d)
-		l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
-		l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
-		due = sent + min(d, l.options.TTL)/3
-	}
-	if a != nil {
-		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-	}
-	switch {
-	case l.state == held && (entry.State == driver.Waiting || a != nil && !l.confirmed): // A notice has told more.
-		due = now
-	case l.state == held:
-	case entry.State == driver.Waiting:
-		l.state, l.tokens.first = waiting, cmp.Or(l.tokens.first, entry.Token)
-		if a.heldUntil > now {
-			due = min(due, a.heldUntil+time.Millisecond+jitter(4*time.Millisecond))
-		}
-	case now >= time.Duration(l.deadline.Load()):
-		l.state = waiting
-		a.restart(now, false)
-		return false
-	default:
-		l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-		l.state, l.since, l.tokens.own = held, now, l.tokens.first
-		switch {
-		case l.confirmed:
-		case l.options.NoRenew || l.options.Detached: // The caller waits for the answer.
-			due = now
-		default:
-			left := time.Duration(l.deadline.Load()) - now
-			due = min(due, now+min(max(l.c.config.LocalTurn, shortHold), left/3))
-		}
-	}
-	if l.look == noticed {
-		due = now
-	}
-	l.lookAt(now, due)
-	return true
+// noteAnswer records the answer to a request that was sent at sent for the time d: the store has the
+// entry. It counts d from a later moment than sent, and never shortens it. The caller holds c.mu.
+func (l *lease) noteAnswer(now, sent, d time.Duration, entry driver.Entry) {
+	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+	l.storeEnd = max(l.storeEnd, now+d)
+	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
+	l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
+	l.due = sent + min(d, l.options.TTL)/3
 }
 
 // checkDeadline ends a hold whose time is over, and returns the reading of the clock. It does not

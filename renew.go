@@ -33,7 +33,7 @@ func (c *Client) runScheduler() {
 		c.mu.Lock()
 		now := c.clock.now()
 		renewals := c.takeDue(now)
-		if c.clock.useBootClock && slices.ContainsFunc(c.schedule.leases, func(l *lease) bool { return l.state == held }) {
+		if c.clock.useBootClock && len(c.schedule.leases) > 0 {
 			c.schedule.nextCheck = min(c.schedule.nextCheck, now+suspendCheck)
 		}
 		sleep := c.schedule.nextCheck - now
@@ -62,9 +62,9 @@ func (c *Client) runScheduler() {
 	}
 }
 
-// takeDue returns the leases that must be renewed now, ends the holds past their deadline, and sets
-// when the next ones are due. A place that is renewed leaves the schedule until the answer puts it
-// there again. A hold stays, for its deadline. The caller holds c.mu.
+// takeDue returns the holds that must be renewed now, ends those past their deadline, and sets when
+// the next ones are due. A hold that is renewed stays in the schedule for its deadline. The caller
+// holds c.mu.
 func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 	s := &c.schedule
 	s.nextCheck = now + time.Hour
@@ -72,56 +72,46 @@ func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 		l, window := s.leases[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
 		if len(renewals) > 0 {
-			window = l.asked() / batchWindow
+			window = l.options.TTL / batchWindow
 		}
-		switch isHeld := l.state == held; {
-		case isHeld && now >= deadline:
-			if s.remove(l); l.op != nil { // Its caller has not got it.
-				l.op.restart(now, false)
-			} else {
-				c.activeCalls.Go(func() { l.checkDeadline() })
-			}
-			continue
-		case l.due > now+window, isHeld && l.due == deadline:
+		switch {
+		case now >= deadline:
+			s.remove(l)
+			c.activeCalls.Go(func() { l.checkDeadline() })
+		case l.due > now+window, l.due == deadline:
 			s.nextCheck = l.due
 			return renewals
-		case isHeld:
+		default:
 			l.due = deadline
 			heap.Fix(s, l.index)
-		default:
-			s.remove(l)
-		}
-		if !l.busy {
-			l.busy = true
-			renewals = append(renewals, l)
+			if !l.busy {
+				l.busy = true
+				renewals = append(renewals, l)
+			}
 		}
 	}
 	return renewals
 }
 
-// renewTimeout returns how long a renewal may take. A hold must have time left for other attempts
-// if this one fails. A place may end meanwhile: then the answer tells that. The caller holds c.mu.
+// renewTimeout returns how long a renewal may take: it leaves time for other attempts if it fails.
+// The caller holds c.mu.
 func (l *lease) renewTimeout(now time.Duration) time.Duration {
-	timeout := max(min(l.asked(), l.options.TTL)/4, soon)
-	if l.state == held {
-		left := time.Duration(l.deadline.Load()) - now
-		timeout = min(l.options.TTL/4, max(left/2, soon))
-	}
-	return min(l.c.config.RequestTimeout, timeout)
+	left := time.Duration(l.deadline.Load()) - now
+	return min(l.c.config.RequestTimeout, l.options.TTL/4, max(left/2, soon))
 }
 
-// A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
+// A renewal is the renewal of one hold in a request, and what the hold was when that was sent.
 type renewal struct {
 	l         *lease
 	sent      time.Duration
 	asked     time.Duration
-	wasHeld   bool // or by a ticket
 	confirmed bool
 	look      lookReason
 }
 
-// renewLeases renews leases with one request, for d, or each for its own time if d is 0. Each of
-// them has a request in flight, which this is. It returns the reason if an outcome is unknown.
+// renewLeases renews holds with one request, for d, or each for its own TTL if d is 0: one that is
+// not to be renewed is only looked at. Each of them has a request in flight, which this is. It
+// returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))
@@ -129,8 +119,11 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	c.mu.Lock()
 	sent := c.clock.now()
 	for i, l := range leases {
-		asked := cmp.Or(d, l.asked())
-		renewals[i] = renewal{l, sent, asked, l.state >= held || l.op.ticket != nil, l.confirmed, l.look}
+		asked := cmp.Or(d, l.options.TTL)
+		if d == 0 && l.options.NoRenew {
+			asked = driver.MinTTL
+		}
+		renewals[i] = renewal{l, sent, asked, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look = noLook
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -159,53 +152,45 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	return unknown
 }
 
-// apply records the answer to a renewal, and that it is no longer in flight. Meanwhile a notice may
-// have granted the lease, or it may have ended: then the answer is dropped.
+// apply records the answer to a renewal, and that it is no longer in flight. If the hold has ended
+// meanwhile, the answer is dropped.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
 	l.busy = false
 	c.changed.Broadcast()
-	a, now := l.op, c.clock.now()
+	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
-	unknown := entry.State == driver.Unknown
-	lost := entry.State == driver.Lost || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first ||
-		entry.State == driver.Waiting && r.wasHeld // the store has forgotten the grant
+	event := Event{Kind: EventRenewed, Left: max(left, 0), TTL: l.options.TTL}
 	if entry.State != driver.Lost {
 		l.storeEnd = max(l.storeEnd, now+r.asked)
 	}
-	if l.state > held {
-		c.mu.Unlock()
-		return
-	}
+	ended, lost := l.state != held, false
 	switch {
-	case lost && a != nil: // It proves nothing about an outage, in which requests for an entry may get lost.
-		a.restart(now, l.state == waiting && entry.State == driver.Lost)
-	case lost:
-	case !unknown:
-		l.note(now, r.sent, r.asked, entry)
-	default:
+	case ended:
+	case entry.State == driver.Unknown:
+		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		noticedMeanwhile := l.look == noticed
 		l.look = failed
 		switch {
-		case l.state != held:
-			l.lookAt(now, now+a.noteFailure(now, r.sent, err))
 		case noticedMeanwhile:
 			l.lookAt(now, now)
 		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
 			l.lookAt(now, min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
 		}
-	}
-	if a != nil {
-		a.signal()
+	case entry.State != driver.Held, // For a place, the store has forgotten the grant.
+		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first:
+		lost = true
+	default:
+		l.noteAnswer(now, r.sent, r.asked, entry)
+		if l.look == noticed {
+			l.due = now
+		}
+		l.lookAt(now, l.due)
 	}
 	c.mu.Unlock()
-	if a != nil {
-		return
-	}
-
-	event := Event{Left: max(left, 0), TTL: l.options.TTL}
 	switch {
+	case ended:
 	case lost:
 		l.lose(ErrTaken)
 		if entry.State != driver.Lost {
@@ -213,14 +198,12 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 			l.releaseInBackground(false)
 			c.mu.Unlock()
 		}
-	case unknown:
+	case event.Err != nil:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
-		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		l.emit(event)
-	case entry.State == driver.Held && (r.confirmed || r.look == failed):
-		event.Kind = EventRenewed
+	case r.confirmed || r.look == failed:
 		l.emit(event)
 	}
 }
@@ -249,28 +232,31 @@ func (l *lease) noteNotice(token int64) {
 	switch {
 	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
 		return
-	case l.state == unsent: // The next attempt need not wait.
-		l.due = 0
-	case l.state < held && a.place > 0 && token != 0 && (l.tokens.first == 0 || l.tokens.first == token) &&
-		now < time.Duration(l.deadline.Load()):
-		l.look, l.storeEnd = noLook, max(l.storeEnd, now+a.place)
-		l.note(now, 0, 0, driver.Entry{State: driver.Held, Token: token})
-	default:
+	case a == nil:
 		l.look = noticed
 		if !l.busy { // else the answer under way leads to the look
 			l.lookAt(now, now)
 		}
+		return
+	case (l.state == requesting || l.state == waiting) && a.place > 0 && token != 0 && now < time.Duration(l.deadline.Load()) &&
+		(l.tokens.first == 0 || l.tokens.first == token):
+		l.state, l.since, l.tokens.first, l.look = held, now, token, noLook
+		l.storeEnd = max(l.storeEnd, now+a.place)
+		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
+		if l.options.NoRenew || l.options.Detached { // The caller waits for an answer.
+			l.due = now
+		}
+	default: // A look, or the next attempt, need not wait.
+		l.look, l.due = noticed, now
 	}
-	if a != nil {
-		a.signal()
-	}
+	a.signal()
 }
 
 // notScheduled is the index of a lease that is not in the schedule.
 const notScheduled = -1
 
-// A schedule holds the leases by the time at which each must be checked next, for its renewal or
-// its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
+// A schedule has the holds of callers by the time at which each must be checked next, for its
+// renewal or its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
 type schedule struct {
 	leases    []*lease      // a heap
 	running   bool          // the goroutine runs
@@ -279,27 +265,25 @@ type schedule struct {
 	stop      chan struct{} // closed by Close
 }
 
-// lookAt puts a lease into the schedule, or moves it there, and wakes the scheduler if that would
+// lookAt puts a hold into the schedule, or moves it there, and wakes the scheduler if that would
 // check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
 // renewed only then, unless something is not known of it. The caller holds c.mu.
 func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
-	if l.state == held {
-		deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
-		if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
-			deadline, last = l.since+most, true
-			l.deadline.Store(int64(deadline))
-		}
-		if due = min(due, deadline); last && l.confirmed && l.look == noLook {
-			due = deadline
-		}
+	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
+	if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
+		deadline, last = l.since+most, true
+		l.deadline.Store(int64(deadline))
 	}
-	if l.due = due; l.index == notScheduled {
+	if l.due = min(due, deadline); last && l.confirmed && l.look == noLook {
+		l.due = deadline
+	}
+	if l.index == notScheduled {
 		heap.Push(s, l)
 	} else {
 		heap.Fix(s, l.index)
 	}
-	if l.state == held && c.clock.useBootClock {
+	if due = l.due; c.clock.useBootClock {
 		due = min(due, now+suspendCheck)
 	}
 	if !s.running {

@@ -158,12 +158,10 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	return a.do(ctx)
 }
 
-// fromTicket makes the new lease that of a ticket, and has it renewed at once. The caller holds
-// c.mu.
+// fromTicket makes the new lease that of a ticket, for which a Renew is sent. The caller holds c.mu.
 func (l *lease) fromTicket(t *ticketFields, now time.Duration) {
 	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
 	l.state, l.storeEnd = requesting, now+max(t.Left, t.TTL)
-	l.lookAt(now, now)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
