@@ -172,7 +172,7 @@ func (a *acquireOp) ask(l *lease, sent time.Duration) {
 			Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
 			Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
 		}
-		l.state, l.storeEnd = requesting, sent+o.TTL
+		l.state = requesting
 		l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
 		c.mu.Unlock()
 		var res driver.Result
@@ -182,7 +182,6 @@ func (a *acquireOp) ask(l *lease, sent time.Duration) {
 		c.mu.Lock()
 		switch entry.Token = res.Token; {
 		case err != nil:
-			asked = o.TTL
 		case res.Granted:
 			entry.State, asked = driver.Held, o.TTL
 		default:
@@ -225,7 +224,7 @@ func (a *acquireOp) answer(l *lease, before leaseState, sent, asked time.Duratio
 		if first && (l.state == held || l.look == noticed) {
 			l.due = now
 		}
-		l.storeEnd, l.look = max(l.storeEnd, now+asked), failed
+		l.look = failed
 	case first && entry.State == driver.Lost: // It is held, and gives no place.
 		pause := a.c.config.Backoff.nthDelay(a.pauses)
 		if a.pauses++; a.heldUntil > now {
@@ -244,7 +243,7 @@ func (a *acquireOp) answer(l *lease, before leaseState, sent, asked time.Duratio
 		a.restart(now, l.state == waiting && entry.State == driver.Lost)
 	default:
 		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-		l.noteAnswer(now, sent, asked, entry)
+		l.noteAnswer(sent, asked, entry)
 		switch {
 		case entry.State == driver.Held && l.state < held:
 			l.state, l.since = held, now
@@ -306,7 +305,6 @@ func (a *acquireOp) take(l *lease, now time.Duration) {
 	l.lookAt(now, l.due)
 	q := a.queue
 	if q.head == nil && a.options.limit() == 0 { // It has held without a place.
-		q.replace(l, nil)
 		q.head = l
 	}
 	if q.head == l {
@@ -391,7 +389,7 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 	now := a.c.clock.now()
 	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
 	self := false
-	for l := range a.queue.leases {
+	for _, l := range a.queue.leases {
 		self = self || (l.state == held || l.state == ending) && l.tokens.has(rec.Token)
 	}
 	rec.Name, a.heldUntil = a.name, 0

@@ -126,22 +126,6 @@ type LockSet struct {
 	locks []*Lock // sorted by name
 }
 
-// registerWork registers work with each of the locks, or with none.
-func (s *LockSet) registerWork(done <-chan struct{}) error {
-	if end := s.contextErr(); end != nil {
-		return end
-	}
-	for i, l := range s.locks {
-		if err := l.registerWork(done); err != nil {
-			for _, l := range s.locks[:i] {
-				_ = l.registerWork(nil)
-			}
-			return err
-		}
-	}
-	return nil
-}
-
 // Names returns the names of the locks, sorted.
 func (s *LockSet) Names() []string {
 	names := make([]string, len(s.locks))

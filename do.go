@@ -39,7 +39,41 @@ func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work
 // run, and the error is that of [Lock.Err]. A second Do while work runs is refused with
 // [ErrInvalid].
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
-	return runLocked(ctx, lockKey{}, l, work)
+	done := make(chan struct{})
+	err := l.Err()
+	if err == nil {
+		err = l.registerWork(done)
+	}
+	if errors.Is(err, errWorkRunning) {
+		close(done)
+		return opError("do", l.Name(), err)
+	}
+	switch {
+	case err != nil:
+	case work == nil:
+		err = errNoWork
+	case ctx == nil:
+		err = errNoContext
+	}
+	defer l.Release()
+	if err != nil {
+		close(done)
+		return opError("do", l.Name(), fmt.Errorf("the work was not run: %w", err))
+	}
+	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, lockKey{}, l))
+	defer cancel(nil)
+	l.cancelWith(cancel)
+	var end error
+	func() {
+		defer close(done)
+		err = work(workCtx)
+		end = l.Err()
+	}()
+	lockErr := l.Release()
+	if lockErr == nil && end != nil {
+		lockErr = opError("do", l.Name(), fmt.Errorf("before the work had returned: %w", end))
+	}
+	return joinErrors(err, lockErr)
 }
 
 // DoAll is [Client.Do] with several locks, which it acquires as [Client.AcquireAll] does. The
@@ -56,67 +90,29 @@ func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work fun
 	return set.Do(ctx, work)
 }
 
-// Do runs work under locks that have been acquired, and releases them, as [Client.DoAll] does.
-func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) error {
-	return runLocked(ctx, setKey{}, s, work)
+// Do runs work under locks that have been acquired, and releases them one after the other, as
+// [Client.DoAll] does.
+func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) (err error) {
+	if work != nil {
+		run := work
+		work = func(ctx context.Context) error { return run(context.WithValue(ctx, setKey{}, s)) }
+	}
+	for _, l := range s.locks { // Each Do has that of the lock before inside.
+		inner := work
+		work = func(ctx context.Context) error { return l.Do(ctx, inner) }
+	}
+	defer func() {
+		if !errors.Is(err, errWorkRunning) { // An outer Do that was refused has called no inner one.
+			_ = s.Release()
+		}
+	}()
+	return work(ctx)
 }
 
 type (
 	lockKey struct{}
 	setKey  struct{}
 )
-
-// A heldLock is a Lock or a LockSet.
-type heldLock interface {
-	registerWork(done <-chan struct{}) error
-	cancelWith(cancel context.CancelCauseFunc)
-	Err() error
-	Release() error
-	doError(err error) error // adds the names
-}
-
-func (l *Lock) doError(err error) error    { return opError("do", l.Name(), err) }
-func (s *LockSet) doError(err error) error { return opErrorAll("do", s.Names(), err) }
-
-// runLocked runs work while held lasts, and then releases it. The context of work has held as the
-// value of key.
-func runLocked(ctx context.Context, key any, held heldLock, work func(context.Context) error) error {
-	done := make(chan struct{})
-	err := held.Err()
-	if err == nil {
-		err = held.registerWork(done)
-	}
-	if errors.Is(err, errWorkRunning) {
-		close(done)
-		return held.doError(err)
-	}
-	switch {
-	case err != nil:
-	case work == nil:
-		err = errNoWork
-	case ctx == nil:
-		err = errNoContext
-	}
-	defer held.Release()
-	if err != nil {
-		close(done)
-		return held.doError(fmt.Errorf("the work was not run: %w", err))
-	}
-	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, key, held))
-	defer cancel(nil)
-	held.cancelWith(cancel)
-	var end error
-	func() {
-		defer close(done)
-		err = work(workCtx)
-		end = held.Err()
-	}()
-	lockErr := held.Release()
-	if lockErr == nil && end != nil {
-		lockErr = held.doError(fmt.Errorf("before the work had returned: %w", end))
-	}
-	return joinErrors(err, lockErr)
-}
 
 // FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed
 // ctx, or nil.

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -71,88 +70,61 @@ type Event struct {
 	Err error
 }
 
-// An EventKind is what has happened.
-type EventKind int
+// An EventKind is what has happened, in words.
+type EventKind string
 
 const (
 	// EventWaiting: the acquisition found the lock held by By, and begins to wait. By is this
 	// Client, without a token, if it waits behind another goroutine of this Client that has no
 	// answer yet.
-	EventWaiting EventKind = iota + 1
+	EventWaiting EventKind = "waiting"
 
 	// EventWaited: such a wait is over, since the acquisition is; Took, Err.
-	EventWaited
+	EventWaited EventKind = "waited"
 
 	// EventAcquired: a hold has begun, by an acquisition or an adoption; Token, Took, TTL.
-	EventAcquired
+	EventAcquired EventKind = "acquired"
 
 	// EventJoined: a reentrant acquisition has joined a hold of this Client; Token, Took, TTL. The
 	// end of that hold is reported once, after its last Release.
-	EventJoined
+	EventJoined EventKind = "joined"
 
 	// EventRefused: the acquisition has ended without the lock, which was held; Took, Err. Err
 	// matches ErrHeld, and the error of the context if that ended a wait.
-	EventRefused
+	EventRefused EventKind = "refused"
 
 	// EventFailed: the acquisition has ended without the lock, and the store has not answered that
 	// it was held; Took, Err.
-	EventFailed
+	EventFailed EventKind = "failed"
 
 	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left is two thirds of
 	// TTL or more, and falls towards zero when renewals are late.
-	EventRenewed
+	EventRenewed EventKind = "renewed"
 
 	// EventInDoubt: a renewal or extension has failed; Token, Left, TTL, Err. The lock is held, and
 	// lost if no later one is confirmed.
-	EventInDoubt
+	EventInDoubt EventKind = "in doubt"
 
 	// EventReleased: the hold has ended by a release; Token, Held, Took, and Err if the store has
 	// not confirmed it. A lock that was passed on to another goroutine (see Config.LocalTurn) was
 	// released.
-	EventReleased
+	EventReleased EventKind = "released"
 
 	// EventKept: as EventReleased, and the name stays taken for Left: see Lock.ReleaseKeep.
-	EventKept
+	EventKept EventKind = "kept"
 
 	// EventHandedOver: the hold goes on elsewhere by a ticket, and has ended here; Token, Held.
-	EventHandedOver
+	EventHandedOver EventKind = "handed over"
 
 	// EventLost: the hold has ended through no doing of its holder, or its release has shown that
 	// it had; Token, Held, Err. Err is a LostError.
-	EventLost
+	EventLost EventKind = "lost"
 
 	// EventRequest: the store has answered a request, or failed to; Op, Took, Err. That a lock is
 	// held, or is held no more, is an answer. Requests that Ping sends are among them, the pages of
 	// List are not. One request can renew many locks.
-	EventRequest
+	EventRequest EventKind = "request"
 )
-
-var eventKinds = [...]string{
-	EventWaiting: "waiting", EventWaited: "waited", EventAcquired: "acquired", EventJoined: "joined",
-	EventRefused: "refused", EventFailed: "failed", EventRenewed: "renewed", EventInDoubt: "in doubt",
-	EventReleased: "released", EventKept: "kept", EventHandedOver: "handed over", EventLost: "lost",
-	EventRequest: "request",
-}
-
-// String returns the kind in words.
-func (k EventKind) String() string {
-	if k < EventWaiting || int(k) >= len(eventKinds) {
-		return fmt.Sprintf("event kind %d", int(k))
-	}
-	return eventKinds[k]
-}
-
-// OnEvent returns Hooks that call f for each event of one kind. With a nil f they do nothing.
-func OnEvent(kind EventKind, f func(Event)) Hooks {
-	if f == nil {
-		return Hooks{}
-	}
-	return Hooks{Event: func(_ context.Context, e Event) {
-		if e.Kind == kind {
-			f(e)
-		}
-	}}
-}
 
 // JoinHooks returns Hooks that call the functions of all hooks, in their order. Each Start gets the
 // context that the one before has returned.
@@ -201,7 +173,7 @@ func (c *Client) logEvent(ctx context.Context, e *Event) {
 			c.logWarning(ctx, "release not confirmed", e.Name, e.Err)
 			return
 		}
-		c.config.Logger.DebugContext(ctx, "lock "+e.Kind.String(), "name", e.Name, "token", e.Token, "held", e.Held)
+		c.config.Logger.DebugContext(ctx, "lock "+string(e.Kind), "name", e.Name, "token", e.Token, "held", e.Held)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestEventsOfEachWay(t *testing.T) {
 
 // eventText returns what differs between events.
 func eventText(e holdfast.Event) string {
-	text := e.Kind.String()
+	text := string(e.Kind)
 	if e.By != nil {
 		text += " for " + e.By.Holder
 	}
@@ -290,10 +290,10 @@ func TestContextOfStart(t *testing.T) {
 			return nil
 		})
 		c := open(t, store, &holdfast.Config{Hooks: holdfast.JoinHooks(
-			holdfast.Hooks{}, add(1), add(2), holdfast.OnEvent(holdfast.EventLost, nil),
+			holdfast.Hooks{}, add(1), add(2),
 			holdfast.Hooks{Event: func(ctx context.Context, e holdfast.Event) {
 				if e.Op == "" || e.Op == "acquire" {
-					check(e.Kind.String(), ctx)
+					check(string(e.Kind), ctx)
 				}
 			}},
 		)})
@@ -304,7 +304,7 @@ func TestContextOfStart(t *testing.T) {
 		release(t, lock)
 		set := acquireAll(t, c, abc, nil)
 		check("Lock.Context of a set", c.Locks()[0].Context())
-		breakLock(t, c, "a") // OnEvent without a function is not called.
+		breakLock(t, c, "a")
 		_ = set.Release()
 	})
 }
@@ -313,7 +313,7 @@ func TestContextOfStart(t *testing.T) {
 func TestRequestEvents(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var got []string
-		c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRequest, func(e holdfast.Event) {
+		c, store := faulty(t, &holdfast.Config{Hooks: onEvent(holdfast.EventRequest, func(e holdfast.Event) {
 			got = append(got, fmt.Sprint(e.Op, " ", e.Took, " ", e.Err != nil))
 		})})
 		free(t, c, "a")
@@ -339,7 +339,7 @@ func TestRequestEvents(t *testing.T) {
 // A slow hook delays its own lock, and costs no other one.
 func TestSlowHookCostsNoOtherLock(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		slow := holdfast.OnEvent(holdfast.EventRenewed, func(holdfast.Event) { time.Sleep(50 * ms) })
+		slow := onEvent(holdfast.EventRenewed, func(holdfast.Event) { time.Sleep(50 * ms) })
 		c, _ := faulty(t, &holdfast.Config{Hooks: slow})
 		var locks []*holdfast.Lock
 		for i := range 100 {

@@ -58,14 +58,15 @@ type lease struct {
 	result    error // of its release, once it has ended
 	tokens    tokenBlock
 	deadline  atomic.Int64  // until when the Client may rely on it, a reading of the clock
-	storeEnd  time.Duration // until when the store may have it at most
+	longest   time.Duration // for which it was requested: the store may have it as long at most
 	since     time.Duration // when it became a hold of its holder
 	confirmed bool          // an answer has confirmed the hold for its whole TTL
 
 	due   time.Duration // when its operation asks for it, or the scheduler serves the hold
 	index int           // in the schedule, or notScheduled
-	busy  bool          // a request that may prolong the hold is in flight
 	look  lookReason
+
+	inFlight int // how many requests may prolong the hold
 
 	first Lock    // that of the acquisition which made the lease
 	locks []*Lock // first and those of reentrant acquisitions: those not released, and the last
@@ -83,7 +84,7 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 	both := &struct { // one allocation
 		lease
 		locks [1]*Lock
-	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, index: notScheduled}}
+	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, longest: a.options.TTL, index: notScheduled}}
 	l := &both.lease
 	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.config.Holder, c, a.ctx
 	l.locks = append(both.locks[:0], &l.first)
@@ -93,9 +94,8 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 
 // noteAnswer records the answer to a request that was sent at sent for the time d: the store has the
 // entry. It counts d from a later moment than sent, and never shortens it. The caller holds c.mu.
-func (l *lease) noteAnswer(now, sent, d time.Duration, entry driver.Entry) {
+func (l *lease) noteAnswer(sent, d time.Duration, entry driver.Entry) {
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-	l.storeEnd = max(l.storeEnd, now+d)
 	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
 	l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
 	l.due = sent + min(d, l.options.TTL)/3
@@ -161,20 +161,18 @@ func (l *lease) finish(result error) {
 	switch {
 	case q == nil:
 		return
-	case q.head != l:
-		q.replace(l, nil)
-	case len(q.line) > 0:
+	case q.head == l && len(q.line) > 0:
 		if l.op == nil {
 			q.known = &HeldError{Record: l.record(), Self: true}
 			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 		}
-		q.head = c.newLease(q.popLine(), l.name)
+		q.replace(l, c.newLease(q.popLine(), l.name))
 	default:
-		q.head = nil
+		q.replace(l, nil)
 	}
-	if q.head == nil && len(q.beside) == 0 {
+	if len(q.leases) == 0 {
 		delete(c.queues, l.name)
-		*q = nameQueue{line: q.line[:0], beside: q.beside[:0]}
+		*q = nameQueue{line: q.line[:0], leases: q.leases[:0]}
 		c.spareQueue = q
 	}
 }
@@ -194,11 +192,10 @@ func (l *lease) awaitFinish() error {
 // in the background. The caller holds c.mu.
 func (l *lease) abandon() {
 	state := l.state
-	if l.end(&ErrReleased); state == unsent {
-		l.finish(nil)
-	} else {
+	if l.end(&ErrReleased); state != unsent {
 		l.releaseInBackground(state == requesting)
 	}
+	l.finish(nil)
 }
 
 // release releases a hold that its holder has ended, finishes it, and reports that. With keepUntil,
@@ -213,7 +210,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
 	if !pass || keepUntil != 0 || !l.passOn() {
-		result = l.sendReleases(keepUntil, c.config.RequestTimeout, false)
+		result = l.sendReleases(keepUntil, false, false)
 		if result != nil && !errors.Is(result, ErrLost) {
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
@@ -234,48 +231,41 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	return result
 }
 
-// inBackground is the patience of a release whose caller has been answered.
-const inBackground = -1
-
-// releaseInBackground releases a lease that has ended, and finishes it when the first request is
-// over. The caller holds c.mu, and is a call that Close waits for, unless the Client is not closed.
+// releaseInBackground releases what the store may have of a lease that has ended. The caller holds
+// c.mu, and is a call that Close waits for, unless the Client is not closed.
 func (l *lease) releaseInBackground(unanswered bool) {
 	l.c.activeCalls.Go(func() {
 		l.c.mu.Lock()
 		defer l.c.mu.Unlock()
-		_ = l.sendReleases(0, inBackground, unanswered)
+		_ = l.sendReleases(0, true, unanswered)
 	})
 }
 
 // sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
-// have the lease any more. After the patience it goes on in the background, where it ends when the
-// Client is closed. If the Acquire of the lease has no answer, it may arrive after a release that
-// found nothing: then the releases go on, whatever the store answers. The caller holds c.mu, which
-// sendReleases lets go meanwhile.
-func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool) error {
+// have the lease any more. After two request timeouts, or when the Client is closed, it goes on in
+// the background. There it ends a request timeout after the Client is closed. If the Acquire of the
+// lease has no answer, it may arrive after a release that found nothing: then the releases go on,
+// whatever the store answers. The caller holds c.mu, which sendReleases lets go meanwhile.
+func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered bool) error {
 	c := l.c
-	for l.busy { // It may prolong the lease. Nothing is written after the release.
+	for l.inFlight > 0 { // Nothing is written after the release.
 		c.changed.Wait()
 	}
-	until := l.storeEnd + c.guarantees.Grain
 	c.mu.Unlock()
 	defer c.mu.Lock()
+	now, stop, patience := c.clock.now(), c.closing, l.longest+c.guarantees.Grain
+	if !background {
+		stop, patience = nil, min(patience, 2*c.config.RequestTimeout)
+	}
 	applied := false // an earlier attempt may have been applied
-	for n := 0; ; n++ {
+	for n, until := 0, now+patience; ; n++ {
 		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
-		if keepUntil != 0 && c.clock.now() < keepUntil {
-			req.Keep = min(max(keepUntil-c.clock.now(), driver.MinTTL), driver.MaxTTL)
+		if keepUntil > now {
+			req.Keep = min(max(keepUntil-now, driver.MinTTL), driver.MaxTTL)
 		}
 		ours, err := request(c, context.Background(), "release", c.config.RequestTimeout, func(ctx context.Context) (bool, error) {
 			return c.store.Release(ctx, req)
 		})
-		if patience < 0 && n == 0 { // The next caller of this Client need not wait for the store.
-			c.mu.Lock()
-			if l.state == ending && l.op != nil { // Otherwise the holder's Release does it.
-				l.finish(nil)
-			}
-			c.mu.Unlock()
-		}
 		switch {
 		case err == nil && unanswered:
 		case err == nil && !ours && (!applied || req.Keep > 0 || keepUntil > time.Duration(l.deadline.Load())):
@@ -287,13 +277,8 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 			return err
 		}
 		applied = applied || !driver.IsNotApplied(err)
-		now := c.clock.now()
-		if n == 0 && patience >= 0 {
-			until = min(until, now+patience)
-		}
-		if now >= until {
-			c.mu.Lock()
-			if patience >= 0 && !c.closed {
+		if now = c.clock.now(); now >= until {
+			if c.mu.Lock(); !background && !c.closed {
 				l.releaseInBackground(false)
 			}
 			c.mu.Unlock()
@@ -303,18 +288,15 @@ func (l *lease) sendReleases(keepUntil, patience time.Duration, unanswered bool)
 		if err == nil {
 			pause = min(time.Second<<min(n, 6), until-now)
 		}
-		stop := c.closing
-		if patience >= 0 {
-			stop = nil
-		}
 		select {
 		case <-time.After(pause):
 		case <-stop:
 			if err == nil {
 				return ErrClosed
 			}
-			patience, until = 0, min(until, now+c.config.RequestTimeout) // Close waits for it as for a Release.
+			stop, until = nil, min(until, now+c.config.RequestTimeout)
 		}
+		now = c.clock.now()
 	}
 }
 

@@ -99,7 +99,7 @@ func TestHundredThousandLocks(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var renewals, late atomic.Int64
 		before := heap()
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventRenewed, func(e holdfast.Event) {
+		c := open(t, memstore.New(), &holdfast.Config{Hooks: onEvent(holdfast.EventRenewed, func(e holdfast.Event) {
 			renewals.Add(1)
 			if e.Left < 19*time.Second { // of 29.698 s, renewed after at most 10
 				late.Add(1)

@@ -129,22 +129,14 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer c.activeCalls.Done()
-	stop := context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.changed.Broadcast()
-	})
-	defer stop()
 	c.mu.Lock()
-	for l.lease.busy && ctx.Err() == nil { // a renewal is in flight
-		c.changed.Wait()
+	isHeld := l.lease.state == held
+	if isHeld {
+		l.lease.inFlight++
 	}
-	unknown := ctx.Err()
-	if unknown != nil || l.lease.state != held {
-		c.mu.Unlock()
-	} else {
-		l.lease.busy = true
-		c.mu.Unlock()
+	c.mu.Unlock()
+	var unknown error
+	if isHeld {
 		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
 	}
 	return cmp.Or(l.Err(), unknown)
@@ -200,7 +192,7 @@ func (l *Lock) release(keep time.Duration) error {
 	inStore := !errors.Is(end, ErrTaken)
 	switch {
 	case inStore && keep > 0:
-		_ = lease.sendReleases(keepUntil, c.config.RequestTimeout, false) // the caller gets the loss
+		_ = lease.sendReleases(keepUntil, false, false) // the caller gets the loss
 	case inStore && !c.closed:
 		lease.releaseInBackground(false)
 	}

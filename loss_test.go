@@ -43,7 +43,7 @@ func TestBreakEndsTheHoldAtOnce(t *testing.T) {
 			store := memstore.New()
 			lost := 0
 			c := open(t, store, &holdfast.Config{
-				Prefix: "p/", Hooks: holdfast.OnEvent(holdfast.EventLost, func(holdfast.Event) { lost++ }),
+				Prefix: "p/", Hooks: onEvent(holdfast.EventLost, func(holdfast.Event) { lost++ }),
 			})
 			a, b := acquire(t, c, "a", o), acquire(t, c, "b", o)
 			ended := a.Context()

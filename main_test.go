@@ -319,3 +319,12 @@ func answersIn(d time.Duration) faultstore.Fault {
 		}
 	}
 }
+
+// onEvent returns hooks that call f for each event of one kind.
+func onEvent(kind holdfast.EventKind, f func(holdfast.Event)) holdfast.Hooks {
+	return holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+		if e.Kind == kind {
+			f(e)
+		}
+	}}
+}

@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A nameQueue has what a Client has of one name: its leases, and the line of its callers that want
-// the lock exclusively. The head alone of these has a lease; the others wait behind it, first come,
-// first served. The head stays in front until its release has returned. Shared and limited callers
-// are in no line: each has an entry in the store. A call without a place, a single attempt or one
-// with MaxAttempts, is in no line either, until it holds the lock.
+// A nameQueue has what a Client has of one name: its leases, and the line of its callers that wait
+// behind one of them, the head, for an exclusive lock. They are served first come, first served.
+// The head stays in front until its release has returned. Shared and limited callers are in no
+// line: each has an entry in the store. A call without a place, a single attempt or one with
+// MaxAttempts, is in no line either, until it holds the lock.
 type nameQueue struct {
-	head       *lease        // exclusive; nil if there is none
-	beside     []*lease      // shared, limited and adopted ones, and those of calls without a place
+	leases     []*lease
+	head       *lease        // one of the leases; nil if there is none
 	line       []*acquireOp  // empty without a head
 	known      error         // what the last answer has shown: a HeldError, or why that is not known
 	answeredAt time.Duration // when the store has answered last
@@ -52,41 +52,27 @@ func (a *acquireOp) enter() error {
 	}
 	l := c.newLease(a, full)
 	if a.ticket != nil {
-		l.fromTicket(a.ticket, a.began)
+		l.fromTicket(a.ticket)
 	}
-	if exclusive && a.place > 0 && q.head == nil {
+	if q.leases = append(q.leases, l); exclusive && a.place > 0 {
 		q.head = l
-	} else {
-		q.beside = append(q.beside, l)
 	}
 	return nil
 }
 
 // replace puts another lease in the place of one, or none with nil.
 func (q *nameQueue) replace(old, l *lease) {
-	if q.head == old {
-		q.head = l
-		return
-	}
-	i := slices.Index(q.beside, old)
+	i := slices.Index(q.leases, old)
 	switch {
 	case i < 0:
-	case l == nil:
-		q.beside = slices.Delete(q.beside, i, i+1)
-	default:
-		q.beside[i] = l
-	}
-}
-
-// leases yields the leases of the queue. A nil queue has none.
-func (q *nameQueue) leases(yield func(*lease) bool) {
-	if q == nil || q.head != nil && !yield(q.head) {
 		return
+	case l == nil:
+		q.leases = slices.Delete(q.leases, i, i+1)
+	default:
+		q.leases[i] = l
 	}
-	for _, l := range q.beside {
-		if !yield(l) {
-			return
-		}
+	if q.head == old {
+		q.head = l
 	}
 }
 
@@ -107,7 +93,7 @@ func (a *acquireOp) leaveLine() {
 // leases yields all leases of the Client. The caller holds c.mu.
 func (c *Client) leases(yield func(*lease) bool) {
 	for _, q := range c.queues {
-		for l := range q.leases {
+		for _, l := range q.leases {
 			if !yield(l) {
 				return
 			}
@@ -118,7 +104,7 @@ func (c *Client) leases(yield func(*lease) bool) {
 // join gives a reentrant operation a further Lock of a reentrant hold of the Client, and reports
 // whether there is one. The caller holds c.mu.
 func (a *acquireOp) join() bool {
-	for l := range a.queue.leases {
+	for _, l := range a.queue.leases {
 		if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() {
 			a.leaveLine()
 			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{c: a.c, valuesCtx: a.ctx}}
@@ -164,17 +150,18 @@ func (l *lease) passOn() bool {
 		return false
 	}
 	now := c.clock.now()
-	if now >= q.turnEnd || now >= l.due || l.busy || l.look != noLook ||
-		l.storeEnd > now+l.options.TTL || !l.options.passableTo(&q.line[0].options) {
+	if now >= q.turnEnd || now >= l.due || l.inFlight > 0 || l.look != noLook ||
+		l.longest > l.options.TTL || !l.options.passableTo(&q.line[0].options) {
 		return false
 	}
 	a := q.popLine()
 	next := c.newLease(a, l.name)
 	next.owner, next.state, next.op, next.tokens, next.confirmed = l.owner, held, nil, l.tokens, l.confirmed
-	next.storeEnd, next.since = l.storeEnd, now
+	next.since = now
 	next.tokens.own++
 	next.deadline.Store(l.deadline.Load())
-	a.lock, q.head = &next.first, next
+	a.lock = &next.first
+	q.replace(l, next)
 	next.lookAt(now, l.due)
 	return true
 }

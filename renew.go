@@ -84,8 +84,8 @@ func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 		default:
 			l.due = deadline
 			heap.Fix(s, l.index)
-			if !l.busy {
-				l.busy = true
+			if l.inFlight == 0 {
+				l.inFlight++
 				renewals = append(renewals, l)
 			}
 		}
@@ -110,8 +110,8 @@ type renewal struct {
 }
 
 // renewLeases renews holds with one request, for d, or each for its own TTL if d is 0: one that is
-// not to be renewed is only looked at. Each of them has a request in flight, which this is. It
-// returns the reason if an outcome is unknown.
+// not to be renewed is only looked at. The caller has counted the request as in
+// flight. It returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))
@@ -125,7 +125,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		}
 		renewals[i] = renewal{l, sent, asked, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
-		l.look = noLook
+		l.look, l.longest = noLook, max(l.longest, asked)
 		timeout = min(timeout, l.renewTimeout(sent))
 	}
 	c.mu.Unlock()
@@ -157,14 +157,11 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
-	l.busy = false
+	l.inFlight--
 	c.changed.Broadcast()
 	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
 	event := Event{Kind: EventRenewed, Left: max(left, 0), TTL: l.options.TTL}
-	if entry.State != driver.Lost {
-		l.storeEnd = max(l.storeEnd, now+r.asked)
-	}
 	ended, lost := l.state != held, false
 	switch {
 	case ended:
@@ -182,7 +179,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first:
 		lost = true
 	default:
-		l.noteAnswer(now, r.sent, r.asked, entry)
+		l.noteAnswer(r.sent, r.asked, entry)
 		if l.look == noticed {
 			l.due = now
 		}
@@ -218,9 +215,11 @@ func (c *Client) onNotice(name, owner string, token int64) {
 		}
 		return
 	}
-	for l := range c.queues[name].leases {
-		if owner == "" || owner == l.owner {
-			l.noteNotice(token)
+	if q := c.queues[name]; q != nil {
+		for _, l := range q.leases {
+			if owner == "" || owner == l.owner {
+				l.noteNotice(token)
+			}
 		}
 	}
 }
@@ -234,14 +233,13 @@ func (l *lease) noteNotice(token int64) {
 		return
 	case a == nil:
 		l.look = noticed
-		if !l.busy { // else the answer under way leads to the look
+		if l.inFlight == 0 { // else the answer under way leads to the look
 			l.lookAt(now, now)
 		}
 		return
 	case (l.state == requesting || l.state == waiting) && a.place > 0 && token != 0 && now < time.Duration(l.deadline.Load()) &&
 		(l.tokens.first == 0 || l.tokens.first == token):
 		l.state, l.since, l.tokens.first, l.look = held, now, token, noLook
-		l.storeEnd = max(l.storeEnd, now+a.place)
 		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
 		if l.options.NoRenew || l.options.Detached { // The caller waits for an answer.
 			l.due = now

@@ -48,7 +48,7 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 	} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
 			doubts := 0
-			c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(e holdfast.Event) {
+			c, store := faulty(t, &holdfast.Config{Hooks: onEvent(holdfast.EventInDoubt, func(e holdfast.Event) {
 				doubts++
 				wantErr(t, e.Err, holdfast.ErrUnavailable)
 				if e.Left <= 0 || e.Left >= 20*time.Second {
@@ -73,7 +73,7 @@ func TestLostAtTheDeadline(t *testing.T) {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
 			var reason error
 			lost := func(e holdfast.Event) { reason = e.Err }
-			c, store := faulty(t, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventLost, lost)})
+			c, store := faulty(t, &holdfast.Config{Hooks: onEvent(holdfast.EventLost, lost)})
 			store.Set(faultstore.Renew, fault)
 			began := time.Now()
 			lock := acquire(t, c, "a", nil)
@@ -368,23 +368,6 @@ func TestFailedExtendsAndAutomaticRenewal(t *testing.T) {
 	})
 }
 
-// Extend ends with its ctx, also behind a renewal that hangs, and sends nothing beside that.
-func TestExtendBehindARenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, net := faulty(t, &holdfast.Config{RequestTimeout: time.Minute})
-		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
-		net.Set(faultstore.Renew, faultstore.Hang)
-		time.Sleep(20*time.Minute + time.Second)
-		limited, cancel := context.WithCancel(ctx)
-		time.AfterFunc(100*ms, cancel)
-		wantErr(t, within(t, 100*ms, 100*ms, func() error { return lock.Extend(limited, time.Hour) }), context.Canceled)
-		if n := net.Calls(faultstore.Renew); n != 1 {
-			t.Errorf("%d requests in flight, want 1", n)
-		}
-		noErr(t, lock.Err())
-	})
-}
-
 // The look at a lock with NoRenew asks for the least TTL, and has the time of any other request. It
 // does not cost the locks that are looked at with it.
 func TestLookAtALockWithoutRenewal(t *testing.T) {
@@ -392,7 +375,7 @@ func TestLookAtALockWithoutRenewal(t *testing.T) {
 		spy := spyOn(memstore.New())
 		net := faultstore.Wrap(spy)
 		doubts := 0
-		c := closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Hooks: holdfast.OnEvent(holdfast.EventInDoubt, func(holdfast.Event) { doubts++ })}))
+		c := closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Hooks: onEvent(holdfast.EventInDoubt, func(holdfast.Event) { doubts++ })}))
 		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour, NoRenew: true})
 		acquire(t, c, "b", nil)
 		net.Set(faultstore.Renew, answersIn(5*ms))

@@ -36,7 +36,8 @@ type ticketFields struct {
 	Limit    int               `json:"limit,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 
-	// Left is for how long the store may keep the hold at most, if it is not renewed.
+	// Left is for how long the store may keep the hold at most, if it is not renewed: the longest
+	// time that it was requested for.
 	Left time.Duration `json:"left_ns,omitempty"`
 }
 
@@ -105,7 +106,7 @@ func (l *Lock) HandOver() (Ticket, error) {
 	lease.end(&ErrHandedOver)
 	c.activeCalls.Add(1) // Close waits for the hook.
 	defer c.activeCalls.Done()
-	for lease.busy { // Nothing is written after HandOver has returned.
+	for lease.inFlight > 0 { // Nothing is written after HandOver has returned.
 		c.changed.Wait()
 	}
 	lease.finish(nil)
@@ -114,7 +115,7 @@ func (l *Lock) HandOver() (Ticket, error) {
 	fields := ticketFields{
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
 		Holder: l.holder, Limit: lease.options.limit(), Metadata: lease.options.Metadata,
-		Left: max(lease.storeEnd-c.clock.now(), 0),
+		Left: lease.longest,
 	}
 	return fields.encode(), nil
 }
@@ -159,9 +160,9 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 }
 
 // fromTicket makes the new lease that of a ticket, for which a Renew is sent. The caller holds c.mu.
-func (l *lease) fromTicket(t *ticketFields, now time.Duration) {
+func (l *lease) fromTicket(t *ticketFields) {
 	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
-	l.state, l.storeEnd = requesting, now+max(t.Left, t.TTL)
+	l.state, l.longest = requesting, max(l.longest, t.Left)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.

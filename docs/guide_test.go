@@ -231,11 +231,16 @@ func monitoring(ctx context.Context, _ *holdfast.Client) error {
 	var waits, margins, losses metric
 	config := &holdfast.Config{
 		Logger: slog.Default(), // Warn: lost locks, failing requests. Debug: each lock
-		Hooks: holdfast.JoinHooks(
-			holdfast.OnEvent(holdfast.EventWaited, func(e holdfast.Event) { waits.Observe(e.Took.Seconds()) }),
-			holdfast.OnEvent(holdfast.EventRenewed, func(e holdfast.Event) { margins.Observe(e.Left.Seconds()) }),
-			holdfast.OnEvent(holdfast.EventLost, func(holdfast.Event) { losses.Add(1) }),
-		),
+		Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+			switch e.Kind {
+			case holdfast.EventWaited:
+				waits.Observe(e.Took.Seconds())
+			case holdfast.EventRenewed:
+				margins.Observe(e.Left.Seconds())
+			case holdfast.EventLost:
+				losses.Add(1)
+			}
+		}},
 	}
 	locks := holdfast.New(memstore.New(), config)
 	lock, err := locks.Acquire(ctx, "job", nil)
