@@ -18,8 +18,7 @@
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after
 // the boot than it has last used it in the boot before. Otherwise it takes the two boots for one:
-// keeps and detached holds last until their ends, a file that a power loss has torn is
-// [driver.ErrCorrupt], and tokens may be those of the last minute again.
+// keeps and detached holds last until their ends, and tokens may be those of the last minute again.
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
@@ -52,13 +51,14 @@
 // requests that use it go on with it, so two may hold a lock. A program that cleans up /tmp by age
 // must leave the folder alone.
 //
-// A file that the store has not written, or one that has another name elsewhere (cp -l), is an
-// error, [driver.ErrCorrupt], that names the file. Other names are not affected.
+// A file that the store has not written, that a power loss has torn, or that has another name
+// elsewhere (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
+// affected.
 //
 // A request reads all entries of its name: beside 1,000 shared holds one more takes half a
 // millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. The file does
-// not shrink before the name is free. A waiter watches 32 of the processes that hold a name, and
-// all waiters of a Store watch 64. It detects the death of any other when it looks at its place.
+// not shrink before the name is free. The waiters of a Store watch 64 processes at a time. They
+// detect the death of any other when they look at their places.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -23,42 +21,45 @@ type folder struct {
 	mode  fs.FileMode // of its files
 
 	locks   [lockCount]kernelLock
-	making  sync.Mutex              // held while the session is made
-	session atomic.Pointer[session] // nil until it is needed
+	session *session // nil until it is needed
 }
 
-// currentFolder returns the store's folder. It opens the folder when it is first needed, and again
-// when its path leads to another one. A missing folder is made with create, and is fs.ErrNotExist
-// otherwise. Requests that still use the former folder fail. What cannot be looked at for a moment
-// is an error of the request, and its locks stay.
-func (s *Store) currentFolder(create bool) (*folder, error) {
+// currentFolder returns the store's folder and its session. It opens the folder when it is first
+// needed, and again when its path leads to another one. With makes it makes what is missing;
+// otherwise a missing folder is fs.ErrNotExist, and the session may be nil. Requests that still use
+// the former folder fail. What cannot be looked at for a moment is an error of the request, and its
+// locks stay.
+func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.isClosed() {
-		return nil, driver.ErrClosed
+		return nil, nil, driver.ErrClosed
 	}
-	if f := s.folder; f != nil {
+	if s.folder != nil {
 		there, err := os.Stat(s.dir)
 		switch {
-		case err == nil && os.SameFile(f.self, there):
-			return f, nil
-		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
-			return nil, driver.NotApplied(wrapErr("examine", s.dir, err))
-		}
-		f.close()
-		s.folder = nil
-	}
-	if create {
-		if err := s.makeFolder(); err != nil {
-			return nil, driver.NotApplied(wrapErr("make the folder", s.dir, err))
+		case err == nil && os.SameFile(s.folder.self, there):
+		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			s.folder.close()
+			s.folder = nil
+		default:
+			return nil, nil, driver.NotApplied(wrapErr("examine", s.dir, err))
 		}
 	}
-	f, err := s.openFolder()
-	if err != nil {
-		return nil, driver.NotApplied(wrapErr("open", s.dir, err))
+	if s.folder == nil {
+		if makes {
+			if err := s.makeFolder(); err != nil {
+				return nil, nil, driver.NotApplied(wrapErr("make the folder", s.dir, err))
+			}
+		}
+		if s.folder, err = s.openFolder(); err != nil {
+			return nil, nil, driver.NotApplied(wrapErr("open", s.dir, err))
+		}
 	}
-	s.folder = f
-	return f, nil
+	if f = s.folder; makes && f.session == nil {
+		f.session, err = f.openSession()
+	}
+	return f, f.session, err
 }
 
 func (s *Store) openFolder() (*folder, error) {
@@ -91,10 +92,8 @@ func (s *Store) openFolder() (*folder, error) {
 
 // close ends the session. The files of locks are closed when nothing uses them any more.
 func (f *folder) close() {
-	f.making.Lock()
-	defer f.making.Unlock()
-	if own := f.session.Load(); own != nil {
-		own.close()
+	if f.session != nil {
+		f.session.close()
 	}
 	f.Root.Close()
 }
@@ -160,29 +159,11 @@ func (s *Store) makeFolder() error {
 	if err == nil {
 		err = s.checkFolder(path, info)
 	}
-	missing, _ := filepath.Rel(path, s.dir)
-	if err == nil {
-		err = above.MkdirAll(missing, 0o700)
-	}
-	for err == nil && missing != "." {
-		missing = filepath.Dir(missing)
-		err = syncFolder(above, missing, s.host.flush)
-	}
-	return err
-}
-
-// syncFolder makes the names in a folder survive a power loss. Windows cannot sync a folder, and
-// NTFS keeps a journal of names.
-func syncFolder(root *os.Root, name string, flush func(*os.File) error) error {
-	f, err := root.Open(name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	return flush(f)
+	missing, _ := filepath.Rel(path, s.dir)
+	return above.MkdirAll(missing, 0o700)
 }
 
 // path is for messages: no file is opened by it.

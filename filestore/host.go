@@ -18,45 +18,33 @@ type host struct {
 	// wall is the time of day, which may step in either direction.
 	wall func() time.Time
 
-	// flush makes the contents of a file survive a power loss.
+	// flush makes a file survive a power loss, and its name if it is new.
 	flush func(*os.File) error
 }
 
 // A bootMark tells in which boot a file was written.
 type bootMark struct {
-	boot string
+	Boot string `json:"boot"`
 
-	// began is when the boot began, by the wall clock, in milliseconds since 1970.
-	began int64
-}
-
-// sameBegin is how near to each other two boots begin that are one.
-const sameBegin = 10 * time.Second
-
-// isOtherBoot reports whether a file that was written at a time of day was so in another boot. A
-// time to come is that of an earlier boot on a host whose clock begins anew at each boot, as without
-// a battery.
-func (h *host) isOtherBoot(written time.Time) bool {
-	now := h.wall()
-	return written.Before(now.Add(-h.uptime()-sameBegin)) || written.After(now.Add(sameBegin))
+	// Began is when the boot began, by the wall clock, in milliseconds since 1970.
+	Began int64 `json:"boot_began_ms"`
 }
 
 func (h *host) bootMark() bootMark {
-	return bootMark{boot: h.boot, began: h.wall().Add(-h.uptime()).UnixMilli()}
+	return bootMark{h.boot, h.wall().Add(-h.uptime()).UnixMilli()}
 }
 
 // isThisBoot reports whether m, of a file that was written at a time of day, is of this boot. LXC,
 // Incus and systemd-nspawn give each container a boot id of its own. Such containers agree on when
-// the boot began, which is another time after a reboot.
+// the boot began, which is another time after a reboot. On a host whose clock begins anew at each
+// boot, as without a battery, the file of an earlier one was written at a time to come.
 func (h *host) isThisBoot(m bootMark, written time.Time) bool {
-	if m.boot == h.boot {
-		return true
-	}
-	return !h.isOtherBoot(written) && h.bootMark().apart(m) < sameBegin
+	const same = 10 * time.Second
+	return m.Boot == h.boot || m.apart(h.bootMark()) < same && written.Before(h.wall().Add(same))
 }
 
 // apart returns how far from each other two boots have begun.
 func (m bootMark) apart(other bootMark) time.Duration {
-	d := time.Duration(m.began-other.began) * time.Millisecond
+	d := time.Duration(m.Began-other.Began) * time.Millisecond
 	return max(d, -d)
 }

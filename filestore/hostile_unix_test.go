@@ -357,7 +357,7 @@ func TestFileInTheWayOfASession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := openTest(t, folder).currentFolder(true)
+	f, _, err := openTest(t, folder).currentFolder(true)
 	if err != nil {
 		t.Fatal(err)
 	}

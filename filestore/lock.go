@@ -2,12 +2,14 @@ package filestore
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -55,6 +57,20 @@ func (l *kernelLock) lock() (err error) {
 	}
 }
 
+// readAll reads the file of a name whole, if it has a size that a store may have written. What it
+// returns lasts until the next request: a waiting process has few pages of memory that are in use.
+func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
+	if size > mostRead {
+		return nil, errNotOurs
+	}
+	l.text = slices.Grow(l.text[:0], int(size))[:size]
+	_, err := file.ReadAt(l.text, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return l.text, err
+}
+
 // open opens the file, and makes it if it is missing. It never gives other permissions to a file
 // that it finds, which may have been moved there. A file that another user has just made gets its
 // permissions a moment later. If that user was killed before, the next one who may open it makes it
@@ -83,13 +99,15 @@ func (l *kernelLock) open() (*os.File, error) {
 // A counter makes the tokens of all names of a kernel lock. It is the contents of the lock's file.
 // So the file of a free name can be deleted.
 //
-// A power loss forgets what was not flushed. So mark is well ahead of the tokens, and it is flushed
+// A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
 // before a token above the former mark is granted. In the next boot tokens begin above it.
 type counter struct {
+	Format int `json:"holdfast"`
 	bootMark
-	mark    int64
-	flushed int64 // the greatest mark that was surely flushed in this boot
-	last    int64 // the last token
+	Mark    int64 `json:"mark"`
+	Flushed int64 `json:"flushed"` // the greatest mark that was surely flushed in this boot
+	Last    int64 `json:"last_token"`
+	Clock   int64 `json:"clock"` // An earlier version has it.
 }
 
 const (
@@ -100,34 +118,26 @@ const (
 	// this.
 	counterSize = 512
 
-	// The field clock is not read: an earlier version has it.
 	counterFormat = 2
-	counterText   = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"mark":%d,"flushed":%d,"last_token":%d,"clock":%d}`
 )
 
 // readCounter reads the counter as it goes on in this boot.
 func (l *kernelLock) readCounter() (c counter, err error) {
-	text := make([]byte, counterSize)
+	text := make([]byte, counterSize+1)
 	n, err := l.file.ReadAt(text, 0)
 	if err != nil && err != io.EOF {
 		return c, l.folder.notApplied("read", l.name, err)
 	}
 	if text = bytes.Trim(text[:n], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
-		line, isWhole := bytes.CutSuffix(bytes.Trim(text, " \n"), []byte("}"))
-		f := fields{rest: append(line, ','), ok: isWhole}
-		f.number(`{"holdfast":`, counterFormat, counterFormat)
-		c.bootMark = f.bootMark()
-		c.mark = f.number(`"mark":`, 0, driver.MaxToken)
-		c.flushed = f.number(`"flushed":`, 0, driver.MaxToken)
-		c.last = f.number(`"last_token":`, 0, driver.MaxToken)
-		f.number(`"clock":`, 0, driver.MaxToken)
-		if !f.ok || len(f.rest) > 0 {
+		err := json.Unmarshal(text, &c)
+		if err != nil || c.Format != counterFormat || min(c.Mark, c.Flushed, c.Last) < 0 || max(c.Mark, c.Flushed, c.Last) > driver.MaxToken {
 			return c, corruptErr(l.folder.path(l.name), errNotOurs.Error(),
 				"delete it if the clock of this host is right: tokens then go on from the time of day")
 		}
 	}
+	c.Format = counterFormat
 	if host := &l.folder.store.host; !host.isThisBoot(c.bootMark, l.written) {
-		c.bootMark, c.flushed, c.last = host.bootMark(), 0, max(c.last, c.mark)
+		c.bootMark, c.Flushed, c.Last = host.bootMark(), 0, max(c.Last, c.Mark)
 	}
 	return c, nil
 }
@@ -135,27 +145,23 @@ func (l *kernelLock) readCounter() (c counter, err error) {
 // writeCounter writes the counter. It flushes it before a token that no mark covers is granted.
 func (l *kernelLock) writeCounter(c counter) error {
 	write := func() error {
-		text := fmt.Appendf(nil, counterText, counterFormat, c.boot, c.began, c.mark, c.flushed, c.last, c.last)
-		_, err := l.file.WriteAt(fill(text, counterSize), 0)
+		text := encodeJSON(&c)
+		text = append(text, bytes.Repeat([]byte(" "), counterSize-1-len(text))...)
+		_, err := l.file.WriteAt(append(text, '\n'), 0)
 		if info, _ := l.file.Stat(); err != nil && info != nil && info.Size() < counterSize {
 			_ = l.file.Truncate(0) // A part of the first counter is none.
 		}
 		return l.folder.notApplied("write", l.name, err)
 	}
-	if c.last > c.flushed {
-		c.mark = min(max(c.last, c.mark)+markLead, driver.MaxToken)
+	if c.Last > c.Flushed {
+		c.Mark = min(max(c.Last, c.Mark)+markLead, driver.MaxToken)
 		if err := write(); err != nil {
 			return err
 		}
-		flush := l.folder.store.host.flush
-		err := flush(l.file)
-		if err == nil {
-			err = syncFolder(l.folder.Root, ".", flush)
-		}
-		if err != nil {
+		if err := l.folder.store.host.flush(l.file); err != nil {
 			return l.folder.notApplied("flush", l.name, err)
 		}
-		c.flushed = c.mark
+		c.Flushed = c.Mark
 	}
 	return write()
 }

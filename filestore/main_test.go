@@ -358,7 +358,7 @@ func writeFile(tb testing.TB, path, text string) {
 func (s *Store) pathOf(name string) string { return filepath.Join(s.dir, fileName(name)) }
 
 // sessionFile returns the name of the file of the session, which there is.
-func (s *Store) sessionFile() string { return sessionFile(s.folder.session.Load().id) }
+func (s *Store) sessionFile() string { return sessionFile(s.folder.session.id) }
 
 // lockOf returns the path of the file of the kernel lock of a name.
 func (s *Store) lockOf(name string) string {

@@ -23,19 +23,15 @@ import (
 //	{"holdfast":6,"boot":"…","boot_began_ms":9,"name":"deploy"}
 //	{"token":9,"tokens":1,"limit":1,"until_ns":          9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //
-// A request writes the line of its entry in the place where it is, or that of a new one where a
-// line is blank, or at the end. That of an entry that has ended becomes blank. Spaces fill a line
-// up. It is in one page, so a kill leaves the former line or the new one: the kernel writes what is
-// in one page whole or not at all. Each line is a change of its own: nothing but its end makes an
+// A request writes the line of its entry in the room where it is, or that of a new one into a blank
+// room, or at the end. The room of an entry that has ended becomes blank. Spaces fill a room up. It
+// lies in one page, so a kill leaves the former line or the new one: the kernel writes what is in
+// one page whole or not at all. Each line is a change of its own: nothing but its end makes an
 // entry a hold.
 //
 // The fields of an entry up to the owner always stand in this order, and are read as they are
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
 // shown.
-
-// nameFormat is the number in the first field of a name's file. A later format that this version
-// must not misread gets another number.
-const nameFormat = 6
 
 // A header is the first line of a name's file.
 type header struct {
@@ -69,33 +65,32 @@ type publicData struct {
 }
 
 const (
-	// pageSize is the size of what the kernel writes whole or not at all when the process is
-	// killed.
-	pageSize   = 4096
-	headerSize = 2048
-
-	// roomStep divides the sizes of rooms, so that an entry fits into that of another.
-	roomStep = 64
+	// nameFormat is the number in the first field of a name's file. A later format that this
+	// version must not misread gets another number.
+	nameFormat = 6
 
 	headerText = `{"holdfast":%d,"boot":"%s","boot_began_ms":%d,"name":%s}`
 	entryText  = `{"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 
-	// mostRead is the size of the greatest file that is read.
+	// pageSize is the size of what the kernel writes whole or not at all when the process is
+	// killed. A room has a part of it, where it lies at a multiple of its size.
+	pageSize   = 4096
+	headerSize = 2048
+	leastRoom  = 256
+
+	// mostRead is the size of the greatest file that is read. Half of it is filled.
 	mostRead = 16 << 20
 )
 
-// fill returns a line that fills a room up.
-func fill(line []byte, size int) []byte {
-	line = append(line, blank[:size-len(line)]...)
-	line[size-1] = '\n'
-	return line
-}
+var (
+	lineEnd, brace = []byte("\n"), []byte("{")
 
-var blank = bytes.Repeat([]byte(" "), pageSize)
+	errNotOurs = errors.New("it is not what this store has written")
+)
 
 // encode returns the header as it is written.
 func (h *header) encode() []byte {
-	return fill(fmt.Appendf(nil, headerText, nameFormat, h.boot, h.began, encodeJSON(h.name)), headerSize)
+	return fmt.Appendf(nil, headerText, nameFormat, h.Boot, h.Began, encodeJSON(h.name))
 }
 
 func encodeEntry(e *entry) []byte {
@@ -103,25 +98,27 @@ func encodeEntry(e *entry) []byte {
 		e.Data.session, e.Owner, e.Data.public)
 }
 
-// decodeFile reads the text of a name's file: the header, the entries in their order, and where
-// lines are blank.
+// fill returns a line that fills a room up.
+func fill(line []byte, size int) []byte {
+	line = append(line, bytes.Repeat([]byte(" "), size-len(line))...)
+	line[size-1] = '\n'
+	return line
+}
+
+// decodeFile reads the text of a name's file: the header, the entries in their order, and the blank
+// rooms.
 func decodeFile(text []byte) (h header, entries []entry, free []room, err error) {
-	if len(bytes.Trim(text, "\x00")) == 0 {
-		return h, nil, nil, errUnmade
-	}
 	line, _, isLine := bytes.Cut(text[:min(len(text), headerSize)], lineEnd)
-	f := fields{rest: line, ok: isLine && len(line) == headerSize-1}
+	f := fields{rest: bytes.TrimRight(line, "} "), ok: isLine && len(line) == headerSize-1}
 	if format := f.number(`{"holdfast":`, 0, math.MaxInt64); f.ok && format != nameFormat {
 		return h, nil, nil, fmt.Errorf("%w: it has the format %d of another version", errNotOurs, format)
 	}
-	h.bootMark = f.bootMark()
-	err = json.Unmarshal(slices.Concat(brace, f.rest), &struct {
-		Name *string `json:"name"`
-	}{&h.name})
-	if err != nil || !f.ok || h.name == "" {
+	h.Boot, h.Began = f.text(`"boot":`), f.number(`"boot_began_ms":`, math.MinInt64, math.MaxInt64)
+	name, isName := bytes.CutPrefix(f.rest, []byte(`"name":`))
+	if err := json.Unmarshal(name, &h.name); err != nil || !f.ok || !isName || h.name == "" {
 		return h, nil, nil, errNotOurs
 	}
-	entries = make([]entry, 0, len(text)/256)
+	entries = make([]entry, 0, len(text)/leastRoom)
 	for at := headerSize; at < len(text); {
 		line, _, isLine := bytes.Cut(text[at:], lineEnd)
 		place := room{at, len(line) + 1}
@@ -137,25 +134,13 @@ func decodeFile(text []byte) (h header, entries []entry, free []room, err error)
 		}
 		entries = append(entries, e)
 	}
-	byToken := func(a, b entry) int { return cmp.Compare(a.Token, b.Token) }
-	slices.SortFunc(entries, byToken)
-	if n := len(entries); len(slices.CompactFunc(entries, func(a, b entry) bool { return a.Token == b.Token })) < n {
-		return h, nil, nil, errNotOurs
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Token, b.Token) })
+	for i := range entries {
+		if i > 0 && entries[i].Token == entries[i-1].Token {
+			return h, nil, nil, errNotOurs
+		}
 	}
 	return h, entries, free, nil
-}
-
-var lineEnd, brace = []byte("\n"), []byte("{")
-
-var (
-	errUnmade  = errors.New("its maker was killed")
-	errNotOurs = errors.New("it is not what this store has written")
-)
-
-// isCutHeader reports whether text begins as a header does, as far as it goes.
-func isCutHeader(text []byte) bool {
-	const begin = `{"holdfast":`
-	return strings.HasPrefix(begin, string(text[:min(len(begin), len(text))]))
 }
 
 // decodeEntry is the reverse of encodeEntry.
@@ -165,8 +150,8 @@ func decodeEntry(line []byte) (e entry, ok bool) {
 	e.Tokens = int(f.number(`"tokens":`, 1, driver.MaxTokens))
 	e.Limit = int(f.number(`"limit":`, 1, driver.Shared))
 	e.Until = time.Duration(f.number(`"until_ns":`, 1, math.MaxInt64/2))
-	e.Kept = f.flag(`"kept":`)
-	e.Data.detached = f.flag(`"detached":`)
+	e.Kept = string(f.next(`"kept":`)) == "true"
+	e.Data.detached = string(f.next(`"detached":`)) == "true"
 	e.Data.session = f.text(`"session":`)
 	e.Owner = f.text(`"owner_sha256":`)
 	e.Data.public = f.rest
@@ -196,21 +181,7 @@ func (f *fields) number(key string, least, most int64) int64 {
 	return n
 }
 
-func (f *fields) flag(key string) bool {
-	isSet, err := strconv.ParseBool(string(f.next(key)))
-	f.ok = f.ok && err == nil
-	return isSet
-}
-
-func (f *fields) text(key string) string {
-	text := f.next(key)
-	f.ok = f.ok && len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"'
-	return string(bytes.Trim(text, `"`))
-}
-
-func (f *fields) bootMark() bootMark {
-	return bootMark{boot: f.text(`"boot":`), began: f.number(`"boot_began_ms":`, math.MinInt64, math.MaxInt64)}
-}
+func (f *fields) text(key string) string { return string(bytes.Trim(f.next(key), `"`)) }
 
 // decodePublic returns what people see of an entry, as far as it can be read: it is for display
 // only.
@@ -231,8 +202,6 @@ func encodeJSON(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		panic(fmt.Sprintf("filestore: numbers and texts have no JSON: %v", err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	_ = encoder.Encode(value) // Numbers and texts always have JSON.
+	return bytes.TrimSuffix(b.Bytes(), lineEnd)
 }

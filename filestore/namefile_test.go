@@ -99,7 +99,7 @@ func TestManyEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, last := h.encode(), entries[0]
+	full, last := fill(h.encode(), headerSize), entries[0]
 	for len(full) < mostRead/2-64<<10 {
 		full = append(full, fill(encodeEntry(&last), 512)...)
 		last.Owner, last.Token = newActor("name", fmt.Sprint(last.Token)).hash, last.Token+1

@@ -127,7 +127,7 @@ func roleFull(s *Store, _ []string) error {
 
 // makeDeadSession leaves what a process that is killed leaves.
 func (s *Store) makeDeadSession() (*os.File, error) {
-	f, err := s.currentFolder(true)
+	f, err := s.openFolder()
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,3 @@ func networkNameOf(dir string) (string, error) {
 	}
 	return name, nil
 }
-
-// makePipe makes a named pipe.
-func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,32 +104,4 @@ func networkNameOf(dir string) (string, error) {
 	var fs syscall.Statfs_t
 	err := syscall.Statfs(dir, &fs)
 	return networkFileSystems[uint32(fs.Type)], err
-}
-
-// makePipe makes a named pipe.
-func (f *folder) makePipe(name string) error {
-	dir, err := f.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
-}
-
-// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes
-// the pipe. One that is open for writing is ready with an error when nobody reads from it any more.
-// Where the kernel has no room for another that is waited for, it waits for a step.
-func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
-	defer inbox.Close()
-	defer context.AfterFunc(ctx, func() { inbox.Close() })()
-	conn, err := inbox.SyscallConn()
-	if err == nil {
-		err = conn.Read(func(fd uintptr) bool {
-			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0)
-			return n > 0
-		})
-	}
-	if err != nil {
-		sleep(ctx, step)
-	}
 }

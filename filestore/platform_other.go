@@ -5,7 +5,6 @@ package filestore
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -17,6 +16,3 @@ func thisHost() (host, error) {
 // networkNameOf returns "": network file systems are not recognized here, so the caller of New
 // must know.
 func networkNameOf(string) (string, error) { return "", nil }
-
-// makePipe makes a named pipe.
-func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }

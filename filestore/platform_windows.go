@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,15 +13,16 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// How a file is locked.
 const (
+	// How a file is locked.
 	exclusive = windows.LOCKFILE_EXCLUSIVE_LOCK
 	unlocked  = -1
-)
 
-const (
 	openFlags = 0
 	clockStep = 16 * time.Millisecond
+
+	// inboxStep is how often a Store looks for notices.
+	inboxStep = 20 * time.Millisecond
 )
 
 // setLock locks or unlocks a byte far behind the end of the file. It waits for an exclusive lock.
@@ -72,3 +74,51 @@ func groupOf(fs.FileInfo) int { return -1 }
 
 // ownerOf returns this user: on Windows the access list of a folder decides.
 func ownerOf(fs.FileInfo) int { return os.Geteuid() }
+
+// makeInbox makes the file of a session, which is locked as long as its process lives.
+func (f *folder) makeInbox(file string) (*os.File, error) {
+	inbox, err := f.create(file)
+	if err == nil {
+		if err = setLock(inbox, exclusive); err == nil { // Others may look at it, for a moment.
+			_, err = f.Lstat(file)
+		}
+	}
+	if err != nil {
+		inbox.Close() // or nothing, if it is nil
+		_ = f.Remove(file)
+		return nil, err
+	}
+	return inbox, nil
+}
+
+// openInbox opens the file of a session to write to it, if its process lives, and is errDead
+// otherwise. It uses a shared lock, so that two looks at the same time do not take each other for
+// the process. It removes the file of a dead session under that lock: a session that is being made
+// finds its file there for good, or missing.
+func (f *folder) openInbox(file string) (*os.File, error) {
+	inbox, _, err := f.open(file, os.O_RDWR|os.O_APPEND)
+	if err != nil {
+		return nil, err
+	}
+	err = setLock(inbox, windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return inbox, nil
+	}
+	if err == nil {
+		_ = f.Remove(file)
+		err = errDead
+	}
+	inbox.Close()
+	return nil, err
+}
+
+func putLine(inbox *os.File, line string) { _, _ = inbox.WriteString(line) }
+
+// awaitLines waits for more notices, at the end of the file.
+func (s *session) awaitLines() { sleep(s.closing, inboxStep) }
+
+// awaitEnd closes the file of a session, and waits until it is time to look at it again.
+func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
+	inbox.Close()
+	sleep(ctx, step)
+}

@@ -23,7 +23,7 @@ import (
 // dead.
 func TestSessionBesideSweeps(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
-	sweeper, err := openTest(t, dir).currentFolder(true)
+	sweeper, _, err := openTest(t, dir).currentFolder(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestSessionBesideSweeps(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					sweeper.sweep()
+					sweeper.sweep(t.Context(), time.Second)
 				}
 			}
 		})
@@ -343,8 +343,8 @@ func TestRenewSome(t *testing.T) {
 func TestFolderDeletedMeanwhile(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	req, _ := granted(t, s, "name", time.Hour)
-	err := s.do(t.Context(), fileName("name"), newActor("name", req.Owner), makesSession, func(st *state) error {
-		st.end(st.who.hash, 0)
+	err := s.do(t.Context(), fileName("name"), newActor("name", req.Owner), true, func(st *state) error {
+		st.release(st.who.hash, 0)
 		return os.RemoveAll(s.dir)
 	})
 	wantError(t, err, os.ErrNotExist)

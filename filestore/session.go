@@ -6,12 +6,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	mathrand "math/rand/v2"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +21,9 @@ import (
 // entries of the session are over, save detached holds. So they are when the file is missing. What
 // has ended once has ended for good.
 //
-// The file is also where the Store gets notices: others write a line into it with the owner of an
-// entry and its token. On Unix it is a named pipe, so that the Store waits for them without a look.
+// The file is also where the Store gets notices: others write a line into it with the hash of the
+// owner of an entry, and a token. On Unix it is a named pipe, so that the Store waits for them
+// without a look.
 type session struct {
 	folder  *folder
 	id      string
@@ -31,31 +31,24 @@ type session struct {
 	closing context.Context // ends with the session
 	end     context.CancelFunc
 	running sync.WaitGroup // what receives, watches and sweeps
+	watches chan struct{}  // has a value for each session that is watched
 
-	mu      sync.Mutex        // never held while the disk is used
-	places  map[string]*place // by the hash of the owner
-	watches int               // of all places
+	mu     sync.Mutex       // never held while the disk is used
+	places map[string]place // by the hash of the owner
 }
 
-// A place waits for the death of the sessions before it, and for the end of their entries by time.
+// A place watches the sessions before it.
 type place struct {
 	actor
-	before  []string
-	watches int // of them; fewer where the Store had too many
-	step    time.Duration
-	look    *time.Timer
-	stop    context.CancelFunc
+	stop context.CancelFunc
+	look *time.Timer // when one of their entries ends
 }
 
 const (
 	sessionIDLen = 32
 
-	// maxBefore is how many holds the first place watches. It finds the death of another one when
-	// it is renewed.
-	maxBefore = 32
-
-	// maxWatches is how many sessions a Store watches. Each takes a descriptor, which a process
-	// needs to renew what it holds. A place without a watch relies on its looks.
+	// maxWatches is how many sessions a Store watches at a time, and how many for one place. Each
+	// takes a descriptor, which a process needs to renew what it holds.
 	maxWatches = 64
 
 	// soonestLook is how soon a place looks for the end of an entry by time.
@@ -68,27 +61,18 @@ const (
 
 func sessionFile(id string) string { return ".session-" + id }
 
-// openSession returns the session of this Store, and makes it when it is first needed.
+// openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
-	if own := f.session.Load(); own != nil {
-		return own, nil
-	}
-	f.making.Lock()
-	defer f.making.Unlock()
-	if own := f.session.Load(); own != nil {
-		return own, nil
-	}
 	s, err := f.makeSession()
 	if isFull(err) { // perhaps of the files of dead sessions
-		f.sweep()
+		f.sweep(f.store.closing, 0)
 		s, err = f.makeSession()
 	}
 	if err != nil {
 		return nil, err
 	}
-	f.session.Store(s)
 	s.running.Go(s.receive)
-	s.running.Go(f.sweep)
+	s.running.Go(func() { f.sweep(s.closing, time.Second) })
 	return s, nil
 }
 
@@ -105,8 +89,11 @@ func (f *folder) makeSession() (*session, error) {
 		if err != nil {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
-		s := &session{folder: f, id: id, file: file, places: map[string]*place{}}
-		s.closing, s.end = context.WithCancel(context.Background())
+		s := &session{
+			folder: f, id: id, file: file,
+			watches: make(chan struct{}, maxWatches), places: map[string]place{},
+		}
+		s.closing, s.end = context.WithCancel(f.store.closing)
 		return s, nil
 	}
 }
@@ -116,9 +103,6 @@ var errDead = errors.New("the process has ended")
 // isAlive reports whether the process of a session may be alive. It removes the file of a dead one.
 // With an error, such as that of a process that can open no more files, it is not known.
 func (f *folder) isAlive(id string) (bool, error) {
-	if own := f.session.Load(); own != nil && own.id == id {
-		return true, nil
-	}
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {
 	case err == nil:
@@ -134,24 +118,18 @@ func (f *folder) isAlive(id string) (bool, error) {
 }
 
 // sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
-// that have become free because of them. A process that is killed leaves fewer, as a rule.
-func (f *folder) sweep() {
-	const some = 64
-	files, err := f.names()
-	if err != nil {
-		return
-	}
-	mathrand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-	for _, file := range files[:min(some, len(files))] {
-		if id, isSession := strings.CutPrefix(file, sessionFile("")); isSession {
+// that have become free because of them, within a time. A process that is killed leaves fewer, as a
+// rule.
+func (f *folder) sweep(ctx context.Context, names time.Duration) {
+	const most = 64
+	ctx, cancel := context.WithTimeout(ctx, names)
+	defer cancel()
+	files, _ := f.names()
+	for _, i := range mathrand.Perm(len(files))[:min(most, len(files))] {
+		if id, isSession := strings.CutPrefix(files[i], sessionFile("")); isSession {
 			_, _ = f.isAlive(id) // It removes a dead one.
-		} else if isNameFile(file) {
-			ctx, cancel := context.WithTimeout(f.store.closing, 50*time.Millisecond)
-			_, err := f.store.show(ctx, file, "", (*state).holds) // It deletes that of a free name.
-			cancel()
-			if errors.Is(err, context.DeadlineExceeded) || f.store.isClosed() {
-				return // The name is in use, or the folder is being closed.
-			}
+		} else if isNameFile(files[i]) {
+			_, _ = f.store.show(ctx, files[i], "", (*state).holds) // It deletes that of a free name.
 		}
 	}
 }
@@ -159,71 +137,56 @@ func (f *folder) sweep() {
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
 func (f *folder) knock(id, notice string) {
 	if inbox, err := f.openInbox(sessionFile(id)); err == nil {
-		putLine(inbox, []byte(notice))
+		putLine(inbox, notice)
 		inbox.Close()
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, or that it has none.
+// note keeps what there is to know of the entry of an actor, or that it has none. A place watches
+// the sessions before it, in place of what it has watched so far, and looks when one of their
+// entries ends.
 func (s *session) note(st *state) {
-	i := st.index()
-	if i < 0 || st.queue.Entries()[i].Kept {
-		s.folder.store.notices.Forget(st.who.name, st.who.owner)
-		s.await(st.who, nil, 0, 0)
-		return
-	}
-	s.folder.store.notices.Expect(st.who.name, st.who.owner, st.queue.Entries()[i].Until-st.now)
-	position := i + 1 - len(st.queue.Holds())
-	before, end := st.before(position)
-	s.await(st.who, before, lookStep*time.Duration(position), end-st.now)
-}
-
-// await watches the sessions before a place instead of those that were before it, of which an entry
-// ends after a time. With nil it is no place any more.
-func (s *session) await(who actor, before []string, step, end time.Duration) {
-	before = slices.DeleteFunc(before, func(id string) bool { return id == s.id })
+	mailbox, who, i := &s.folder.store.notices, st.who, st.index()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	former, end := s.places[who.hash], max(end, soonestLook)
-	switch {
-	case s.closing.Err() != nil:
-		return
-	case former != nil && before != nil && slices.Equal(former.before, before) &&
-		former.watches == len(before) && former.step == step:
-		former.look.Reset(end)
-		return
-	case former != nil:
+	if former, isPlace := s.places[who.hash]; isPlace {
 		former.stop()
-		s.watches -= former.watches
+		former.look.Stop()
 		delete(s.places, who.hash)
 	}
-	if before == nil {
+	if i < 0 || st.queue.Entries()[i].Kept {
+		mailbox.Forget(who.name, who.owner)
 		return
 	}
+	mailbox.Expect(who.name, who.owner, st.queue.Entries()[i].Until-st.now)
+	position := i + 1 - len(st.queue.Holds())
+	if position <= 0 || s.closing.Err() != nil {
+		return
+	}
+	before, end := st.before(position)
 	ctx, stop := context.WithCancel(s.closing)
-	look := time.AfterFunc(end, func() {
-		if ctx.Err() == nil {
-			s.folder.store.notices.Send(who.name, who.owner, 0)
-		}
-	})
-	context.AfterFunc(ctx, func() { look.Stop() })
-	watched := min(len(before), maxWatches-s.watches)
-	s.watches += watched
-	s.places[who.hash] = &place{who, before, watched, step, look, stop}
-	for _, id := range before[:watched] {
-		s.running.Go(func() { s.watch(ctx, who, id, step) })
+	look := func() { mailbox.Send(who.name, who.owner, 0) }
+	s.places[who.hash] = place{who, stop, time.AfterFunc(max(end, soonestLook), look)}
+	for _, id := range before {
+		s.running.Go(func() { s.watch(ctx, id, lookStep*time.Duration(position), look) })
 	}
 }
 
-// watch waits for the death of a session, and lets the owner of the place behind it look then.
-func (s *session) watch(ctx context.Context, who actor, id string, step time.Duration) {
+// watch waits for the death of a session, and then has the owner of the place behind it look.
+func (s *session) watch(ctx context.Context, id string, step time.Duration, look func()) {
+	select {
+	case s.watches <- struct{}{}:
+		defer func() { <-s.watches }()
+	case <-ctx.Done():
+		return
+	}
 	for ctx.Err() == nil {
 		inbox, err := s.folder.openInbox(sessionFile(id))
 		switch {
 		case err == nil:
 			awaitEnd(ctx, inbox, step)
 		case errors.Is(err, errDead), errors.Is(err, fs.ErrNotExist):
-			s.folder.store.notices.Send(who.name, who.owner, 0)
+			look()
 			return
 		default: // as if the process can open no more files, which its requests need first
 			sleep(ctx, time.Second)
@@ -233,12 +196,9 @@ func (s *session) watch(ctx context.Context, who actor, id string, step time.Dur
 
 // sleep waits for d, or for the end of ctx.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // receive receives the notices that others write into the file, until the session is closed. What
@@ -255,32 +215,30 @@ func (s *session) receive() {
 		case err != nil && err != bufio.ErrBufferFull:
 			return
 		default:
-			s.take(string(line))
+			if fields := strings.Fields(string(line)); len(fields) == 2 {
+				s.take(fields[0], fields[1])
+			}
 		}
 	}
 }
 
-// noticeText has the hash of an owner, a token, and the sessions that are now before a place, with
-// newBefore in place of a token.
-const (
-	noticeText = "%s %d %s\n"
-	newBefore  = -1
-)
+// watchAnew takes the place of a token in a notice to a place that has others before it than those
+// that it watches.
+const watchAnew = -1
 
-// take passes a notice on, or watches the sessions in it.
-func (s *session) take(notice string) {
-	fields := strings.Fields(notice)
-	switch {
-	case len(fields) < 2:
-	case fields[1] == strconv.Itoa(newBefore):
-		s.mu.Lock()
-		own := s.places[fields[0]]
-		s.mu.Unlock()
-		if own != nil {
-			s.await(own.actor, fields[2:min(len(fields), 2+maxBefore)], lookStep, 0)
-		}
-	default:
-		s.folder.store.notices.Receive(fields[0], fields[1])
+// take passes a notice on.
+func (s *session) take(owner, number string) {
+	if number != fmt.Sprint(watchAnew) {
+		s.folder.store.notices.Receive(owner, number)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, isPlace := s.places[owner]; isPlace && s.closing.Err() == nil {
+		s.running.Go(func() {
+			nothing := func(*state) error { return nil }
+			_ = s.folder.store.do(s.closing, fileName(p.name), p.actor, false, nothing)
+		})
 	}
 }
 
@@ -288,10 +246,12 @@ func (s *session) take(notice string) {
 func (s *session) close() {
 	s.mu.Lock()
 	s.end() // It watches no more.
+	for _, p := range s.places {
+		p.look.Stop()
+	}
 	s.mu.Unlock()
-	putLine(s.file, []byte("\n")) // wakes receive
+	putLine(s.file, "\n") // wakes receive
 	s.running.Wait()
 	s.file.Close()
-	s.folder.session.Store(nil)
 	_, _ = s.folder.isAlive(s.id) // It removes a dead one.
 }

@@ -7,12 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -73,6 +70,9 @@ func (f *folder) update(own *session, file string, who actor, begin func() bool,
 		folder: f, lock: lock, file: file, who: who, own: own, now: f.store.host.uptime(),
 		living: map[string]bool{},
 	}
+	if own != nil {
+		st.living[own.id] = true
+	}
 	err := st.read()
 	if err == nil {
 		err = cmp.Or(verb(st), st.failure)
@@ -93,12 +93,12 @@ func (f *folder) update(own *session, file string, who actor, begin func() bool,
 
 // isAlive reports whether the process of a session lives. It looks at each session once.
 func (st *state) isAlive(id string) bool {
-	alive, known := st.living[id]
-	if known {
-		return alive
+	alive, isKnown := st.living[id]
+	if !isKnown {
+		var err error
+		alive, err = st.folder.isAlive(id)
+		st.living[id], st.failure = alive, cmp.Or(st.failure, err)
 	}
-	alive, err := st.folder.isAlive(id)
-	st.living[id], st.failure = alive, cmp.Or(st.failure, err)
 	return alive
 }
 
@@ -109,51 +109,46 @@ func (st *state) inForce(e *entry) bool {
 	return e.Until > st.now && (e.Kept || isDetached || st.isAlive(e.Data.session))
 }
 
-// read reads the file. Entries of an earlier boot are over, as are the processes that made them.
+// read reads the file. Entries of an earlier boot are over, as are the processes that made them. A
+// file whose maker was killed, or of which a power loss has left nothing, is as none.
 func (st *state) read() error {
 	host := &st.folder.store.host
-	st.header = header{name: st.who.name, bootMark: host.bootMark()}
+	st.header = header{st.who.name, host.bootMark()}
 	opened, info, err := st.folder.open(st.file, os.O_RDWR)
+	isUnmade := false
 	if errors.Is(err, fs.ErrPermission) {
-		if there, _ := st.folder.Lstat(st.file); there != nil && there.Size() == 0 {
-			err = errUnmade
-		}
+		there, _ := st.folder.Lstat(st.file)
+		isUnmade = there != nil && there.Size() == 0
 	}
-	var h header
-	var entries []entry
 	if err == nil {
 		st.text, err = st.lock.readAll(opened, info.Size())
+		isUnmade = err == nil && len(bytes.Trim(st.text, "\x00")) == 0
 	}
-	if err == nil {
-		h, entries, st.free, err = decodeFile(st.text)
+	if isUnmade || errors.Is(err, fs.ErrNotExist) {
+		if st.text = nil; isUnmade {
+			opened.Close() // or nothing, if it is nil
+			_ = st.folder.Remove(st.file)
+		}
+		return nil
+	}
+	var h header
+	if st.opened = opened; err == nil {
+		h, st.former, st.free, err = decodeFile(st.text)
 	}
 	if err == nil && (st.who.name != "" && h.name != st.who.name || fileName(h.name) != st.file) {
 		err = fmt.Errorf("%w: it is that of the name %q", errNotOurs, h.name)
 	}
-	isTorn := errors.Is(err, errNotOurs) && isCutHeader(st.text) && host.isOtherBoot(info.ModTime()) &&
-		!bytes.Contains(st.text[:min(len(st.text), headerSize)], []byte(`"`+host.boot+`"`))
-	switch {
-	case err == nil:
-	case isTorn, errors.Is(err, errUnmade):
-		// What was not flushed before a power loss may be cut, or old.
-		_ = st.folder.Remove(st.file)
-		fallthrough
-	case errors.Is(err, fs.ErrNotExist):
-		opened.Close() // or nothing, if it is nil
-		st.text, st.free = nil, nil
-		return nil
-	default:
-		opened.Close()
-		if !errors.Is(err, errNotOurs) {
-			return st.folder.notApplied("read", st.file, err)
-		}
+	if errors.Is(err, errNotOurs) {
 		return corruptErr(st.folder.path(st.file), err.Error(), "look at it, and delete it when nobody holds that lock")
 	}
-	st.former = entries
+	if err != nil {
+		return st.folder.notApplied("read", st.file, err)
+	}
+	st.header = h
+	entries := st.former
 	if !host.isThisBoot(h.bootMark, info.ModTime()) {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.Kept || !st.isAlive(e.Data.session) })
 	}
-	st.opened, st.header = opened, h
 	st.queue.Restore(entries)
 	if st.queue.Waiting() > 0 {
 		st.first = entries[len(st.queue.Holds())].Token
@@ -174,7 +169,7 @@ func (st *state) bury() (found bool) {
 		}
 		for _, e := range slices.Clone(looked) {
 			if !st.inForce(e) {
-				st.end(e.Owner, 0)
+				st.release(e.Owner, 0)
 				again, found = true, true
 			}
 		}
@@ -182,8 +177,8 @@ func (st *state) bury() (found bool) {
 	return found
 }
 
-// end ends the entry of an owner, or keeps its name, and reports whether there was one.
-func (st *state) end(owner string, keep time.Duration) bool {
+// release ends the entry of an owner, or keeps its name, and reports whether there was one.
+func (st *state) release(owner string, keep time.Duration) bool {
 	ended, promoted := st.queue.Release(owner, keep, st.now)
 	st.tellLater(promoted)
 	return ended
@@ -198,22 +193,21 @@ func (st *state) tellLater(promoted []entry) {
 
 // acquire makes the entry of a request, whose Owner is the hash of the actor.
 func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
-	public := encodeJSON(publicData{
-		Since: st.folder.store.host.wall().UTC(), Holder: req.Holder, Metadata: req.Metadata,
-	})
+	wall := st.folder.store.host.wall()
+	public := encodeJSON(publicData{Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
 	data := entryData{session: st.own.id, detached: req.Detached, public: public[1:]}
 	c, err := st.lock.readCounter()
 	if err != nil {
 		return res, err
 	}
-	tokens := lockqueue.Counter{Last: c.last, Clock: max(0, st.folder.store.host.wall().UnixMicro())}
+	tokens := lockqueue.Counter{Last: c.Last, Clock: max(0, wall.UnixMicro())}
 	if n := st.queue.Len(); n > 0 { // Its tokens are greater if the file of the counter was deleted.
 		last := st.queue.Entries()[n-1]
 		tokens.Last = max(tokens.Last, last.Token+int64(last.Tokens)-1)
 	}
 	own, promoted, err := st.queue.Acquire(req, data, st.now, &tokens)
 	if st.tellLater(promoted); err == nil && own.State != driver.Held && st.bury() {
-		st.end(req.Owner, 0)
+		st.release(req.Owner, 0)
 		own, _, err = st.queue.Acquire(req, data, st.now, &tokens)
 	}
 	if err != nil {
@@ -228,7 +222,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	if own.Token == 0 {
 		return res, nil
 	}
-	c.last = tokens.Last
+	c.Last = tokens.Last
 	return res, st.lock.writeCounter(c)
 }
 
@@ -272,170 +266,150 @@ func (st *state) holds() (records []driver.Record) {
 
 // write makes the file that of the state, which a verb has changed. That of a free name is deleted.
 // The line of the actor is the last to be written: if something fails, its entry is what it was.
-func (st *state) write() error {
-	if st.queue.Len() == 0 {
-		if st.opened == nil {
-			return nil
-		}
-		_ = st.opened.Truncate(0) // An empty file is as none, if it cannot be deleted.
-		st.opened.Close()         // Windows does not delete it before.
+func (st *state) write() (err error) {
+	live, mark := st.queue.Entries(), st.folder.store.host.bootMark()
+	switch {
+	case len(live) == 0 && st.opened == nil:
+		return nil
+	case len(live) == 0:
+		st.opened.Close() // Windows does not delete it before.
 		return wrapErr("delete", st.folder.path(st.file), st.folder.Remove(st.file))
-	}
-	var err error
-	var own room
-	live := st.queue.Entries()
-	for _, e := range st.former {
-		switch {
-		case e.Token == live[0].Token && len(live) > 1:
-			live = live[1:]
-		case e.Token == live[0].Token:
-		case e.Owner == st.who.hash:
-			own = e.Data.room
-		case err == nil:
-			err = st.put(e.Data.room.at, fill(nil, e.Data.room.size))
-		}
-	}
-	host := &st.folder.store.host
-	mark := host.bootMark()
-	if err == nil && st.opened != nil && st.who.hash != "" && mark.apart(st.header.bootMark) > time.Second {
-		st.header.bootMark = mark // The file is of an earlier boot, or a step of the clock has come.
-		err = st.put(0, st.header.encode())
-	}
-	if i := st.index(); err == nil && i >= 0 {
-		err = st.writeEntry(st.queue.Entries()[i])
-	} else if err == nil && own.size > 0 {
-		err = st.put(own.at, fill(nil, own.size))
-	}
-	return err
-}
-
-// writeEntry writes the line of an entry, and makes the file if it is missing.
-func (st *state) writeEntry(e *entry) (err error) {
-	line, place := encodeEntry(e), e.Data.room
-	if place.size > 0 && len(line) >= place.size {
-		return corruptErr(st.folder.path(st.file), errNotOurs.Error(), "delete it when nobody holds that lock")
-	}
-	if place.size > 0 {
-		return st.put(place.at, fill(line, place.size))
-	}
-	size := (len(line)/roomStep + 1) * roomStep
-	if size > pageSize {
-		return fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
-	}
-	for _, place := range st.free {
-		if place.size >= size {
-			return st.put(place.at, fill(line, place.size))
-		}
-	}
-	at, text := len(st.text), []byte(nil)
-	if at == 0 {
+	case st.opened == nil:
 		if st.opened, err = st.folder.create(st.file); err != nil {
 			return st.folder.notApplied("write", st.file, err)
 		}
-		text = st.header.encode()
+		defer func() {
+			if err != nil {
+				_ = st.folder.Remove(st.file)
+			}
+		}()
+		err = st.put(st.header.encode(), room{0, headerSize})
+	case st.who.hash != "" && mark.apart(st.header.bootMark) > time.Second:
+		st.header.bootMark = mark // The file is of an earlier boot, or a step of the clock has come.
+		err = st.put(st.header.encode(), room{0, headerSize})
 	}
-	if at > mostRead/2 {
-		return driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
-			st.header.name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
+	var own room
+	for _, e := range st.former {
+		switch {
+		case err != nil:
+			return err
+		case len(live) > 0 && live[0].Token == e.Token:
+			live = live[1:]
+		case e.Owner == st.who.hash:
+			own = e.Data.room
+		default:
+			err = st.put(nil, e.Data.room)
+		}
 	}
-	if left := pageSize - (at+len(text))%pageSize; left < size {
-		text = append(text, fill(nil, left)...)
+	var line []byte
+	if i := st.index(); i >= 0 {
+		e := st.queue.Entries()[i]
+		line, own = encodeEntry(e), e.Data.room
+		if own.size == 0 && err == nil {
+			own, err = st.makeRoom(len(line) + 1)
+		}
 	}
-	err = st.put(at, append(text, fill(line, size)...))
-	if err != nil && at == 0 {
-		_ = st.folder.Remove(st.file)
+	if err != nil || own.size == 0 {
+		return err
 	}
-	return err
+	return st.put(line, own)
 }
 
-// put writes a text into the file, unless it is there.
-func (st *state) put(at int, text []byte) error {
-	former := st.text[min(at, len(st.text)):min(at+len(text), len(st.text))]
-	if bytes.Equal(former, text) {
+// makeRoom returns a room for a new line: one that is blank, or one at the end.
+func (st *state) makeRoom(size int) (room, error) {
+	for _, r := range st.free {
+		if r.size >= size {
+			return r, nil
+		}
+	}
+	r, end := room{size: leastRoom}, len(st.text)
+	for r.size < size {
+		r.size *= 2
+	}
+	switch r.at = (end + r.size - 1) / r.size * r.size; {
+	case r.size > pageSize:
+		return r, fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
+	case end > mostRead/2:
+		return r, driver.NotApplied(fmt.Errorf("there are too many holds and places of %q: %d are all that fit into %s",
+			st.header.name, st.queue.Len()-1, shownPath(st.folder.path(st.file))))
+	case r.at > end:
+		return r, st.put(nil, room{end, r.at - end})
+	}
+	return r, nil
+}
+
+// put writes a line into a room, unless it is there.
+func (st *state) put(line []byte, r room) error {
+	if len(line) >= r.size {
+		return corruptErr(st.folder.path(st.file), errNotOurs.Error(), "delete it when nobody holds that lock")
+	}
+	former := st.text[min(r.at, len(st.text)):min(r.at+r.size, len(st.text))]
+	line = fill(line, r.size)
+	if bytes.Equal(former, line) {
 		return nil
 	}
-	_, err := st.opened.WriteAt(text, int64(at))
-	if err != nil { // A part of it may be there.
-		_, _ = st.opened.WriteAt(former, int64(at))
+	if _, err := st.opened.WriteAt(line, int64(r.at)); err != nil { // A part of it may be there.
+		_, _ = st.opened.WriteAt(former, int64(r.at))
 		_ = st.opened.Truncate(int64(len(st.text)))
+		return st.folder.notApplied("write", st.file, err)
 	}
-	return st.folder.notApplied("write", st.file, err)
+	if len(former) == 0 {
+		st.text = append(st.text, line...)
+	}
+	return nil
 }
 
-// readAll reads a file whole, if it has a size that a store may have written. What it returns lasts
-// until the next request: a waiting process has few pages of memory that are in use.
-func (l *kernelLock) readAll(file *os.File, size int64) ([]byte, error) {
-	if size > mostRead {
-		return nil, errNotOurs
-	}
-	l.text = slices.Grow(l.text[:0], int(size))[:size]
-	_, err := file.ReadAt(l.text, 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return l.text, err
-}
-
-// tell sends the notices to those whose entries have become holds or were broken. A place gets the
-// sessions that are now before it, unless it watches them already. The first also gets them when a
-// hold has become a keep, which may end earlier.
+// tell sends the notices to those whose entries have become holds or were broken, and to the places
+// that have others before them than those that they watch. The first also gets one when a hold has
+// become a keep, which may end earlier.
 func (st *state) tell() {
-	send := func(e *entry, token int64, before ...string) {
-		notice := fmt.Sprintf(noticeText, e.Owner, token, strings.Join(before, " "))
-		switch own := st.own; {
+	send := func(e *entry, token int64) {
+		switch {
 		case e.Kept || e.Owner == st.who.hash:
-		case own != nil && own.id == e.Data.session:
-			own.take(notice)
+		case st.own != nil && st.own.id == e.Data.session:
+			st.own.take(e.Owner, fmt.Sprint(token))
 		default:
-			st.folder.knock(e.Data.session, notice)
+			st.folder.knock(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
 		}
 	}
-	for _, e := range st.queue.Holds() {
-		if slices.Contains(st.promoted, e.Token) {
-			send(e, e.Token)
-		}
-	}
-	for i := range st.broken {
-		send(&st.broken[i], 0)
-	}
-	holds := len(st.queue.Holds())
-	entries, former, own := st.queue.Entries(), st.former, st.index()
-	isKept := own >= 0 && entries[own].Kept
-	for i, e := range entries {
+	holds, own, former := len(st.queue.Holds()), st.index(), st.former
+	isKept := own >= 0 && st.queue.Entries()[own].Kept
+	for i, e := range st.queue.Entries() {
 		ended := false // of those right before it
 		for len(former) > 0 && former[0].Token < e.Token {
 			former, ended = former[1:], true
 		}
 		former = former[min(1, len(former)):]
 		isNewFirst := i == holds && e.Token != st.first
-		if isNewFirst && holds > 1 || ended && (isNewFirst || i > holds) || isKept && i == holds {
-			before, _ := st.before(i + 1 - holds)
-			send(e, newBefore, before...)
+		switch {
+		case i < holds && slices.Contains(st.promoted, e.Token):
+			send(e, e.Token)
+		case isNewFirst && (ended || holds > 1), i > holds && ended, i == holds && isKept:
+			send(e, watchAnew)
 		}
+	}
+	for i := range st.broken {
+		send(&st.broken[i], 0)
 	}
 }
 
-// before returns the sessions whose death brings a place forward: those of the holds if it is the
-// first, and otherwise that of the entry before it. They are nil for what is no place. It also
-// returns when one of these entries ends.
+// before returns the sessions whose death brings a place of this Store forward: those of the holds
+// if it is the first, and otherwise that of the entry before it. It also returns when one of these
+// entries ends.
 func (st *state) before(position int) (ids []string, end time.Duration) {
-	if position <= 0 {
-		return nil, 0
+	looked := st.queue.Holds()
+	if position > 1 {
+		looked = st.queue.Entries()[len(looked)+position-2:][:1]
 	}
-	ids, end = []string{}, math.MaxInt64
-	holds := len(st.queue.Holds())
-	first, last := holds+position-2, holds+position-1
-	if position == 1 {
-		first, last = 0, min(holds, maxBefore)
-	}
-	for _, e := range st.queue.Entries()[first:last] {
+	end = driver.MaxTTL + st.now
+	for _, e := range looked {
 		end = min(end, e.Until)
 		isDetached := e.Data.detached && position == 1
-		if id := e.Data.session; !e.Kept && !isDetached && !slices.Contains(ids, id) {
+		if id := e.Data.session; len(ids) < maxWatches && id != st.own.id && !e.Kept && !isDetached && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
-	return ids, end
+	return ids, end - st.now
 }
 
 // record describes a hold or keep, as clients may see it.

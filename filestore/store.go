@@ -104,11 +104,7 @@ func (s *Store) Dir() string { return s.dir }
 // killed. The file must not be closed, read or written. On Windows a child that
 // inherits it keeps nothing.
 func (s *Store) Session() *os.File {
-	f, err := s.currentFolder(true)
-	if err != nil {
-		return nil
-	}
-	own, err := f.openSession()
+	_, own, err := s.currentFolder(true)
 	if err != nil {
 		return nil
 	}
@@ -124,7 +120,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		req.Place += clockStep
 	}
 	var res driver.Result
-	err := s.do(ctx, fileName(req.Name), who, makesAll, func(st *state) (err error) {
+	err := s.do(ctx, fileName(req.Name), who, true, func(st *state) (err error) {
 		res, err = st.acquire(&req)
 		return err
 	})
@@ -141,7 +137,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var failure error
 	for i, req := range reqs {
 		entry := driver.Entry{State: driver.Lost}
-		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesSession, func(st *state) error {
+		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), true, func(st *state) error {
 			entry = st.renew(req.Token, req.TTL+clockStep)
 			return nil
 		})
@@ -166,8 +162,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		req.Keep += clockStep
 	}
 	var ended bool
-	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), makesNothing, func(st *state) error {
-		ended = st.end(st.who.hash, req.Keep)
+	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), false, func(st *state) error {
+		ended = st.release(st.who.hash, req.Keep)
 		return nil
 	})
 	if err != nil {
@@ -193,7 +189,7 @@ func (s *Store) show(
 	ctx context.Context, file, name string, verb func(*state) []driver.Record,
 ) ([]driver.Record, error) {
 	var records []driver.Record
-	err := s.do(ctx, file, actor{name: name}, makesNothing, func(st *state) error {
+	err := s.do(ctx, file, actor{name: name}, false, func(st *state) error {
 		records = verb(st)
 		return nil
 	})
@@ -208,7 +204,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		var files []string
 		err := s.bounded(ctx, "list", s.dir, func(func() bool) error {
-			f, err := s.currentFolder(false)
+			f, _, err := s.currentFolder(false)
 			if err == nil {
 				files, err = f.names()
 			}
@@ -298,18 +294,9 @@ func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 // errHangs says why a request takes longer than microseconds.
 var errHangs = errors.New("the disk hangs, or a process is stopped in the middle of a request")
 
-// What a request makes if it is missing.
-type missing int
-
-const (
-	makesNothing missing = iota
-	makesSession         // but not the folder, where nothing is held then
-	makesAll
-)
-
 // do makes a request on a file. The requests that use the same kernel lock are made one after the
 // other: so a Release ends what an Acquire before it has granted late.
-func (s *Store) do(ctx context.Context, file string, who actor, makes missing, verb func(*state) error) error {
+func (s *Store) do(ctx context.Context, file string, who actor, makes bool, verb func(*state) error) error {
 	turn, lock := s.turns[lockOf(file)], filepath.Join(s.dir, lockFile(lockOf(file)))
 	return s.bounded(ctx, "lock", lock, func(begin func() bool) error {
 		select {
@@ -320,18 +307,12 @@ func (s *Store) do(ctx context.Context, file string, who actor, makes missing, v
 		case <-s.closing.Done():
 			return driver.ErrClosed
 		}
-		f, err := s.currentFolder(makes == makesAll)
-		if errors.Is(err, fs.ErrNotExist) && makes < makesAll {
+		f, own, err := s.currentFolder(makes)
+		if errors.Is(err, fs.ErrNotExist) && !makes {
 			return nil // Nothing is held in a folder that is missing.
 		}
 		if err != nil {
 			return err
-		}
-		own := f.session.Load()
-		if makes > makesNothing {
-			if own, err = f.openSession(); err != nil {
-				return err
-			}
 		}
 		return f.update(own, file, who, begin, verb)
 	})

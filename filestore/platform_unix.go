@@ -1,0 +1,136 @@
+//go:build unix
+
+package filestore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// How a file is locked.
+	exclusive = syscall.LOCK_EX
+	unlocked  = syscall.LOCK_UN
+
+	// openFlags keep an open from waiting for the other end of a pipe that was put into the folder.
+	openFlags = syscall.O_NONBLOCK
+
+	// clockStep is the step of the clock, by which each end is later.
+	clockStep = time.Duration(0)
+)
+
+// setLock locks or unlocks the whole file. It waits for the lock, which belongs to the open file
+// description, not to the process: it lasts until the last descriptor is closed, in any process.
+func setLock(f *os.File, how int) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = conn.Control(func(fd uintptr) {
+		for result = syscall.EINTR; result == syscall.EINTR; {
+			result = syscall.Flock(int(fd), how)
+		}
+	})
+	return errors.Join(err, result)
+}
+
+// namesOf returns how many names a file has.
+func namesOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Nlink) }
+
+// groupOf returns the number of the group to which a file belongs.
+func groupOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Gid) }
+
+// ownerOf returns the number of the user to whom a file belongs.
+func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+
+// makeInbox makes the file of a session, a named pipe. It is open for reading and writing under
+// another name before it has its own: one that nobody reads from is that of a dead process.
+func (f *folder) makeInbox(file string) (*os.File, error) {
+	made := file + ".new"
+	if err := syscall.Mkfifo(f.path(made), 0o600); err != nil {
+		return nil, err
+	}
+	inbox, err := f.OpenFile(made, os.O_RDWR, 0)
+	if err == nil {
+		err = f.checkInbox(inbox, file)
+	}
+	if err == nil {
+		err = f.share(inbox, made)
+	}
+	if err == nil {
+		err = f.Rename(made, file)
+	}
+	if err == nil {
+		return inbox, nil
+	}
+	inbox.Close() // or nothing, if it is nil
+	_ = f.Remove(made)
+	return nil, err
+}
+
+// checkInbox returns the error of a file that somebody has put into the place of a session's pipe.
+// A pipe with another name elsewhere may be that of a living process.
+func (f *folder) checkInbox(inbox *os.File, file string) error {
+	info, err := inbox.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeNamedPipe:
+		return fs.ErrNotExist
+	case namesOf(info) > 1:
+		return corruptErr(f.path(file), "it has another name elsewhere", "delete that")
+	}
+	return nil
+}
+
+// openInbox opens the file of a session to write to it, if its process lives, and is errDead
+// otherwise.
+func (f *folder) openInbox(file string) (*os.File, error) {
+	inbox, err := f.OpenFile(file, os.O_WRONLY|openFlags, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, errDead
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkInbox(inbox, file); err != nil {
+		inbox.Close()
+		return nil, err
+	}
+	return inbox, nil
+}
+
+// putLine writes a line, unless the pipe is full of those that a stopped process has not read.
+func putLine(inbox *os.File, line string) {
+	if conn, err := inbox.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _, _ = syscall.Write(int(fd), []byte(line)) })
+	}
+}
+
+// awaitLines does nothing: a pipe that is open for writing, too, has no end.
+func (s *session) awaitLines() {}
+
+// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes
+// the pipe. One that is open for writing is ready with an error when nobody reads from it any more.
+// Where Go or the kernel does not wait for that, awaitEnd waits for a step.
+func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
+	defer inbox.Close()
+	defer context.AfterFunc(ctx, func() { inbox.Close() })()
+	conn, err := inbox.SyscallConn()
+	if err == nil {
+		err = conn.Read(func(fd uintptr) bool {
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0)
+			return n > 0
+		})
+	}
+	if err != nil {
+		sleep(ctx, step)
+	}
+}
