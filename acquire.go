@@ -119,10 +119,9 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 	return a.lock, err
 }
 
-// run takes the operation through the queue of the name until it has a Lock or has failed. It holds
-// c.mu, which ask and wait let go. A lease that no caller has yet belongs to this goroutine, but a
-// notice may make it a hold meanwhile. The other operations of the queue may give a or the line a
-// lease or a Lock.
+// run takes the operation through the queue of the name until it has a Lock or an error. It holds
+// c.mu, which ask and wait let go. Meanwhile a notice may make the lease a hold, and an operation in
+// the line may get a lease or a Lock from the one before it. Nothing else changes what run has read.
 func (a *acquireOp) run() error {
 	c, o := a.c, &a.options
 	c.mu.Lock()
@@ -130,13 +129,14 @@ func (a *acquireOp) run() error {
 	if err := a.enter(); err != nil {
 		return err
 	}
-	for now := a.began; a.lock == nil; now = c.clock.now() {
+	now := a.began
+	for a.lock == nil {
 		l := a.lease
 		switch {
 		case a.ctx.Err() != nil || a.failure != nil || c.closed:
 			return a.giveUp()
 		case l == nil: // in the line
-			a.wait(0)
+			now = a.wait(0)
 		case l.state == held && now >= time.Duration(l.deadline.Load()):
 			a.restart(now, false)
 		case l.state == held && (l.confirmed || !o.NoRenew && !o.Detached):
@@ -144,9 +144,9 @@ func (a *acquireOp) run() error {
 		case o.Reentrant && l.state == unsent && a.join(): // a hold that this Client has got since
 			l.abandon()
 		case l.due > now:
-			a.wait(l.due - now)
+			now = a.wait(l.due - now)
 		default:
-			a.ask(l, now)
+			now = a.ask(l, now)
 		}
 	}
 	return nil
@@ -155,7 +155,7 @@ func (a *acquireOp) run() error {
 // ask makes the next request for the lease of the attempt, at the moment sent: an Acquire, and then
 // a Renew each time, which shows what has become of it. A request is for the place until the lease
 // is held, and for the TTL from then on.
-func (a *acquireOp) ask(l *lease, sent time.Duration) {
+func (a *acquireOp) ask(l *lease, sent time.Duration) (now time.Duration) {
 	c, o, before := a.c, &a.options, l.state
 	asked, timeout := o.TTL, min(c.config.RequestTimeout, o.TTL)
 	if before != held && a.place > 0 {
@@ -206,14 +206,18 @@ func (a *acquireOp) ask(l *lease, sent time.Duration) {
 			entry = entries[0]
 		}
 	}
-	a.answer(l, before, sent, asked, entry, err)
+	now = c.clock.now()
+	a.answer(l, before, sent, now, asked, entry, err)
+	return now
 }
 
-// answer records the answer to a request that was sent for the time asked, when the lease was in the
-// state before, and when to ask again. A notice may have made it a hold meanwhile. The caller holds
-// c.mu.
-func (a *acquireOp) answer(l *lease, before leaseState, sent, asked time.Duration, entry driver.Entry, err error) {
-	now, first := a.c.clock.now(), before == unsent
+// answer records the answer to a request for the time asked, which was sent when the lease was in the
+// state before, and sets when to ask again. A notice may have made it a hold meanwhile. The caller
+// holds c.mu.
+func (a *acquireOp) answer(
+	l *lease, before leaseState, sent, now, asked time.Duration, entry driver.Entry, err error,
+) {
+	first := before == unsent
 	switch {
 	case entry.State == driver.Unknown:
 		l.due = now + a.noteFailure(now, sent, cmp.Or(err, errNotAnswered))
@@ -261,9 +265,9 @@ func (a *acquireOp) answer(l *lease, before leaseState, sent, asked time.Duratio
 	}
 }
 
-// wait returns when somebody has woken the operation, when its time or the Client has ended, or
-// after pause unless that is 0. Before it waits for a holder, it tells the hooks.
-func (a *acquireOp) wait(pause time.Duration) {
+// wait returns when another goroutine has woken the operation, when its time or the Client has
+// ended, or after pause unless that is 0. Before it waits for a holder, it tells the hooks.
+func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 	c := a.c
 	if !a.contended && !a.try && a.ticket == nil {
 		if by, isHeld := a.lastKnown().(*HeldError); isHeld || a.lease == nil {
@@ -274,7 +278,7 @@ func (a *acquireOp) wait(pause time.Duration) {
 			}
 			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
 			c.mu.Lock()
-			return
+			return c.clock.now()
 		}
 	}
 	if a.wake == nil {
@@ -292,6 +296,7 @@ func (a *acquireOp) wait(pause time.Duration) {
 	case <-c.closing:
 	}
 	c.mu.Lock()
+	return c.clock.now()
 }
 
 // take makes the held lease that of the caller, and has the scheduler renew it. One that was
@@ -319,8 +324,8 @@ func (a *acquireOp) take(l *lease, now time.Duration) {
 	}
 }
 
-// restart ends the attempt. The next one, by a new owner, is sent at due. A ticket has no other
-// owner. With absent the store has nothing of the lease, unless a notice has told more meanwhile.
+// restart replaces the lease of the attempt by one of a new owner, which is sent at due. The old
+// lease is released, unless it is absent: the store has no entry of it. A ticket has no other owner.
 // The caller holds c.mu.
 func (a *acquireOp) restart(due time.Duration, absent bool) {
 	if a.ticket != nil {
@@ -399,16 +404,22 @@ func (a *acquireOp) noteHolder(rec driver.Record) {
 	a.queue.known = &HeldError{Record: rec, Self: self}
 }
 
-// soon is how long a single attempt waits for a store that announces when it can answer, such as a
-// quorum whose nodes were divided among contenders.
+// soon bounds the pause after a failed request of a single attempt or of a place, and is the least
+// timeout of a renewal.
 const soon = 250 * time.Millisecond
 
-// noteFailure records that a request that was sent at sent has failed, and returns the pause until
-// the next one. It sets failure if there should be none: the store will never do it, has refused
-// the very first request, or has not answered for Config.MaxOutage. A single attempt has one second
-// request, to learn the outcome, and tries again soon for a request timeout at most. If the store
-// has announced that it can serve later, the time counts from that moment, and a deadline of ctx
-// alone bounds it. The head notes an outage for those in line, too. The caller holds c.mu.
+// noteFailure records that a request that was sent at sent has failed. It returns the pause until
+// the next request, or sets failure if there is none:
+//
+//   - the store will never do it;
+//   - the store has refused the very first request;
+//   - a single attempt has sent a second request, to learn the outcome of the first;
+//   - the store has not answered for Config.MaxOutage.
+//
+// A store may announce when it can serve, such as a quorum whose nodes were divided among
+// contenders. The time of the outage counts from then on, and only a deadline of ctx bounds it. A
+// single attempt tries again soon for a request timeout at most. The head notes an outage for those
+// in line, too. The caller holds c.mu.
 func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q := a.c, a.queue
 	if a.ctx.Err() != nil {

@@ -21,8 +21,8 @@ import (
 // hosts do.
 //
 // A Client runs one goroutine from its first acquisition until Close, however many locks it holds,
-// and one for each request that it makes by itself: a renewal, or a release that is repeated. The
-// methods of a context that is passed to it must not call it.
+// and one for each request that it makes by itself: a renewal, or a release that is repeated. A
+// context that is passed to it must not call it from its methods.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -121,13 +121,13 @@ func (c *Client) releaseLeases(end *error) error {
 	c.mu.Lock()
 	now := c.clock.now()
 	for l := range c.leases {
-		works := slices.ContainsFunc(l.locks, func(lock *Lock) bool { return lock.work != nil })
+		works := slices.ContainsFunc(l.locks, func(lock *Lock) bool { return lock.working })
 		switch {
 		case l.op != nil: // No caller has it.
 		case works && l.isHeld():
 			l.locks = slices.DeleteFunc(l.locks, func(lock *Lock) bool {
 				lock.endContext(end)
-				return lock.work == nil
+				return !lock.working
 			})
 			l.options.NoRenew = true
 			l.lookAt(now, l.due)

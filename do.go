@@ -39,17 +39,17 @@ func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work
 // run, and the error is that of [Lock.Err]. A second Do while work runs is refused with
 // [ErrInvalid].
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
-	done := make(chan struct{})
-	err := l.Err()
+	_ = l.Err() // It ends the context if the deadline has passed.
+	l.c.mu.Lock()
+	err, running := l.contextErr(), l.working
 	if err == nil {
-		err = l.registerWork(done)
+		l.working = true
 	}
-	if errors.Is(err, errWorkRunning) {
-		close(done)
-		return opError("do", l.Name(), err)
-	}
+	l.c.mu.Unlock()
 	switch {
 	case err != nil:
+	case running:
+		return opError("do", l.Name(), errWorkRunning)
 	case work == nil:
 		err = errNoWork
 	case ctx == nil:
@@ -57,18 +57,13 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	}
 	defer l.Release()
 	if err != nil {
-		close(done)
 		return opError("do", l.Name(), fmt.Errorf("the work was not run: %w", err))
 	}
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, lockKey{}, l))
 	defer cancel(nil)
 	l.cancelWith(cancel)
-	var end error
-	func() {
-		defer close(done)
-		err = work(workCtx)
-		end = l.Err()
-	}()
+	err = work(workCtx)
+	end := l.Err()
 	lockErr := l.Release()
 	if lockErr == nil && end != nil {
 		lockErr = opError("do", l.Name(), fmt.Errorf("before the work had returned: %w", end))
@@ -115,7 +110,7 @@ type (
 )
 
 // FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed
-// ctx, or nil.
+// ctx, or nil. In the work of [Client.DoAll] it is one of the LockSet.
 func FromContext(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock

@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxPlaceTTL bounds the TTL of a place, and so the delay by waiters that die together. A hold that
-// was granted by a notice ends with its place unless it is renewed. Where a store outside of the
-// process ends what a dead process has left, only one that hangs leaves a place. There a place
-// lasts longer, since waiting processes need time of a processor for each renewal.
+// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store outside
+// of the process ends what a dead process has left, only a waiter that hangs delays others: there a
+// place lasts maxFreedPlace, since each renewal costs waiting processes time of a processor.
 const (
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
@@ -101,18 +100,15 @@ func (l *lease) noteAnswer(sent, d time.Duration, entry driver.Entry) {
 	l.due = sent + min(d, l.options.TTL)/3
 }
 
-// checkDeadline ends a hold whose time is over, and returns the reading of the clock. It does not
-// depend on the scheduler.
-func (l *lease) checkDeadline() (now time.Duration) {
-	now = l.c.clock.now()
-	switch {
+// checkDeadline ends a hold whose time is over. It does not depend on the scheduler.
+func (l *lease) checkDeadline() {
+	switch now := l.c.clock.now(); {
 	case now < time.Duration(l.deadline.Load()):
 	case l.options.MaxHold > 0 && now-l.since >= l.options.MaxHold:
 		l.lose(ErrMaxHold)
 	default:
 		l.lose(ErrExpired)
 	}
-	return now
 }
 
 // lose ends a hold that its holder has not released. The store may still have it: work may run on
@@ -204,7 +200,7 @@ func (l *lease) abandon() {
 func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	c := l.c
 	var began time.Duration
-	if c.watched || keepUntil != 0 {
+	if c.watched {
 		began = c.clock.now()
 	}
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
@@ -241,11 +237,11 @@ func (l *lease) releaseInBackground(unanswered bool) {
 	})
 }
 
-// sendReleases sends releases of a lease that has ended until one is answered, or the store cannot
-// have the lease any more. After two request timeouts, or when the Client is closed, it goes on in
-// the background. There it ends a request timeout after the Client is closed. If the Acquire of the
-// lease has no answer, it may arrive after a release that found nothing: then the releases go on,
-// whatever the store answers. The caller holds c.mu, which sendReleases lets go meanwhile.
+// sendReleases sends releases of a lease that has ended until one is answered, for a request timeout
+// after the first. Then it returns, and they go on in the background until the store cannot have
+// the lease any more, or for a request timeout after Close. If the Acquire of the lease is
+// unanswered, it may arrive after a release that found nothing: then the releases go on, whatever
+// the store answers. The caller holds c.mu, which is unlocked meanwhile.
 func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered bool) error {
 	c := l.c
 	for l.inFlight > 0 { // Nothing is written after the release.
@@ -253,15 +249,16 @@ func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered boo
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	now, stop, patience := c.clock.now(), c.closing, l.longest+c.guarantees.Grain
+	stop, patience := c.closing, l.longest+c.guarantees.Grain
 	if !background {
-		stop, patience = nil, min(patience, 2*c.config.RequestTimeout)
+		stop, patience = nil, min(patience, c.config.RequestTimeout)
 	}
+	var until time.Duration
 	applied := false // an earlier attempt may have been applied
-	for n, until := 0, now+patience; ; n++ {
+	for n := 0; ; n++ {
 		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
-		if keepUntil > now {
-			req.Keep = min(max(keepUntil-now, driver.MinTTL), driver.MaxTTL)
+		if keepUntil != 0 && keepUntil > c.clock.now() {
+			req.Keep = min(max(keepUntil-c.clock.now(), driver.MinTTL), driver.MaxTTL)
 		}
 		ours, err := request(c, context.Background(), "release", c.config.RequestTimeout, func(ctx context.Context) (bool, error) {
 			return c.store.Release(ctx, req)
@@ -277,7 +274,8 @@ func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered boo
 			return err
 		}
 		applied = applied || !driver.IsNotApplied(err)
-		if now = c.clock.now(); now >= until {
+		now := c.clock.now()
+		if until = cmp.Or(until, now+patience); now >= until {
 			if c.mu.Lock(); !background && !c.closed {
 				l.releaseInBackground(false)
 			}
@@ -296,7 +294,6 @@ func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered boo
 			}
 			stop, until = nil, min(until, now+c.config.RequestTimeout)
 		}
-		now = c.clock.now()
 	}
 }
 

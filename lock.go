@@ -17,15 +17,14 @@ import (
 // A Lock is a handle on a lock that was acquired. Its methods may be called from any goroutine, and
 // before and after Release. It must not be copied.
 //
-// A program that holds a lock keeps its Lock: the Client renews a lock also when its Lock is out of
-// reach.
+// A program that holds a lock keeps its Lock: the Client renews a lock also after its Lock has been
+// garbage-collected.
 type Lock struct {
 	lease  *lease
 	holder string // the public name
 	lockContext
 
-	// Client.mu guards it.
-	work <-chan struct{} // closed when the work of Do has returned; nil if there is none
+	working bool // Do runs work under it, and will release it; Client.mu guards it
 }
 
 // Name returns the name of the lock, without the Client's prefix.
@@ -159,8 +158,8 @@ func (l *Lock) Release() error { return l.release(0) }
 func (l *Lock) release(keep time.Duration) error {
 	lease, c := l.lease, l.c
 	var keepUntil time.Duration
-	if now := lease.checkDeadline(); keep > 0 {
-		keepUntil = now + keep
+	if keep > 0 {
+		keepUntil = c.clock.now() + keep
 	}
 	c.mu.Lock()
 	if i := slices.Index(lease.locks, l); i < 0 || len(lease.locks) > 1 { // Others have the lease, or it was lost.
@@ -219,21 +218,6 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
 	}
 	return l.release(d)
-}
-
-// registerWork registers work that has returned when done is closed, so that ReleaseAll and Close
-// wait for it. It fails if the lock is no longer held or other work is registered. The check and
-// the registration are one step under Client.mu, as the end of a lease is.
-func (l *Lock) registerWork(done <-chan struct{}) error {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	if end := l.contextErr(); end != nil {
-		return end
-	} else if l.work != nil && done != nil {
-		return errWorkRunning
-	}
-	l.work = done
-	return nil
 }
 
 // A lockContext holds the context of a handle, and the functions to call when it ends, which is in
