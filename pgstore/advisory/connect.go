@@ -26,17 +26,25 @@ const (
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
 	"(target_session_attrs=read-write)", driver.ErrNotApplied)
 
+// setUp prepares the statements that lock and unlock a key of %[1]d integers. Each returns the
+// process that replies, and a value, null if the function returns false. pg_advisory_lock returns
+// void.
+const setUp = `PREPARE try%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END, pg_catalog.pg_backend_pid();
+	PREPARE wait%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END, pg_catalog.pg_backend_pid();
+	PREPARE unlock%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END, pg_catalog.pg_backend_pid();`
+
 // connect makes the connection of a session, and refuses one on which locks would not exclude all
 // others. A pooler gives its clients process numbers of its own. The error says that nothing was
 // applied.
 func (s *session) connect(deadline time.Time) error {
-	ctx, cancel := context.WithDeadline(s.store.ctx, deadline)
+	st := s.store
+	ctx, cancel := context.WithDeadline(st.ctx, deadline)
 	defer cancel()
-	conn, err := s.store.dialConn(ctx)
+	conn, err := st.dialConn(ctx)
 	if err != nil {
-		return driver.NotApplied(s.store.wrapErr(err))
+		return driver.NotApplied(st.wrapErr(err))
 	}
-	const query = `SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),
+	const query = `SELECT pg_catalog.pg_backend_pid()::text, pg_catalog.pg_is_in_recovery(),
 		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), '')`
 	var standby bool
 	err = conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby, &s.process)
@@ -44,16 +52,19 @@ func (s *session) connect(deadline time.Time) error {
 	case err != nil:
 	case standby:
 		err = errStandby
-	case s.pid != conn.PgConn().PID():
+	case s.pid != fmt.Sprint(conn.PgConn().PID()):
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		s.store.endOrphans(ctx, conn)
-		err = s.store.raiseToken(ctx, conn)
+		st.endOrphans(ctx, conn)
+		if err = st.raiseToken(ctx, conn); err == nil {
+			_, err = conn.Exec(ctx, "PREPARE ping AS SELECT 0, pg_catalog.pg_backend_pid();"+
+				fmt.Sprintf(setUp, 1, "bigint", "$1", st.drawToken)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", st.drawToken), pgx.QueryExecModeSimpleProtocol)
+		}
 	}
 	if err != nil {
 		disconnect(conn) // Nothing can be lost with it.
-		return driver.NotApplied(s.store.wrapErr(err))
+		return driver.NotApplied(st.wrapErr(err))
 	}
 	s.conn, s.idle = conn, 0 // Its settings are still to be made.
 	return nil

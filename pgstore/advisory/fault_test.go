@@ -23,7 +23,7 @@ func sessionsOf(s *Store) (pids []int32) {
 	for _, sess := range s.sessions {
 		sess.mu.Lock()
 		if sess.conn != nil {
-			pids = append(pids, int32(sess.pid))
+			pids = append(pids, int32(sess.conn.PgConn().PID()))
 		}
 		sess.mu.Unlock()
 	}
@@ -105,7 +105,7 @@ func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.sessions[0].pid++
+	s.sessions[0].pid = "0"
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
@@ -532,7 +532,7 @@ func TestGrantBehindAWaiter(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
 	proxy := faultproxy.Start(t, server.Addr)
-	proxy.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("pg_try_advisory_lock")) })
+	proxy.Mark(func(request []byte) bool { return request[0] == 'B' && bytes.Contains(request, []byte("try1")) })
 	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
 	first := grant(t, other, "name", time.Minute)
 	waiter := queue(t, s, "name")

@@ -23,14 +23,6 @@ func Key2x32(a, b int32) Key { return Key{fmt.Sprintf("%d,%d", a, b)} }
 // String gives the key in the form that [RawKeys] reads: "42" or "1,2".
 func (k Key) String() string { return k.text }
 
-// parameters returns the parameters of an SQL function for a key, and their values.
-func (k Key) parameters() (string, []any) {
-	if a, b, pair := strings.Cut(k.text, ","); pair {
-		return "($1::int, $2::int)", []any{a, b}
-	}
-	return "($1::bigint)", []any{k.text}
-}
-
 // literals returns the arguments of an SQL function for a key as text: digits, at most a sign each.
 func (k Key) literals() string { return "'" + strings.ReplaceAll(k.text, ",", "','") + "'" }
 

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
@@ -46,48 +47,31 @@ type session struct {
 
 	mu      sync.Mutex    // locked by what uses the fields below
 	conn    *pgx.Conn     // nil if there is none
-	pid     uint32        // of the server process
+	pid     string        // of the server process
 	process string        // identifies that for good
 	idle    time.Duration // idle_session_timeout
 	used    time.Time     // when the last statement was sent
 }
 
-// A call has a session try or unlock the key of an entry. Without one it asks whether the session
-// is alive, and has a reply when all calls before it have one.
+// A call has a session carry out a function for the key of an entry. Without one it asks whether
+// the session is alive, and has a reply when all calls before it have one.
 type call struct {
 	entry    *entry
-	function string        // try or unlock
+	function string        // the name of a prepared statement, without the number of its parameters
 	ttl      time.Duration // the server is to keep the session for so long
 	place    time.Duration // of a try
 
-	sent  bool
-	res   driver.Result // of a try
-	ended bool          // by an unlock
-	err   error
-}
-
-// A statement calls a function of the server for a key. Its value is none if that returns false.
-type statement struct {
-	condition string
-	key       Key
+	done    bool // the function is true
+	token   int64
+	waiting bool // of a try: there is a place instead
+	err     error
 }
 
 const (
-	try    = "pg_catalog.pg_try_advisory_lock%s"
-	wait   = "pg_catalog.pg_advisory_lock%s IS NOT NULL" // It returns void.
-	unlock = "pg_catalog.pg_advisory_unlock%s"
-	none   = -1
+	try    = "try"
+	wait   = "wait"
+	unlock = "unlock"
 )
-
-// newSession returns a session without a connection.
-func (s *Store) newSession() *session {
-	sess := &session{store: s}
-	sess.queue = batch.Queue[*call]{
-		Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
-		InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
-	}
-	return sess
-}
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
 func (s *session) do(ctx context.Context, c *call) error {
@@ -108,30 +92,29 @@ func (s *session) send(_ context.Context, calls []*call) {
 		ttl = max(ttl, c.ttl)
 	}
 	err := s.ready(ttl)
-	var statements []statement
+	var sent []*call
 	st.mu.Lock()
 	for _, c := range calls {
 		switch e := c.entry; {
 		case e == nil || err != nil:
+			continue
 		case c.function == unlock && e.state == held:
-			e.state, c.sent = ending, true
+			e.state = ending
 		case c.function == try && (st.keys[e.key] == nil || st.keys[e.key].state == ending):
-			// The server would grant a session its own keys again.
-			st.keys[e.key], c.sent = e, true
+			st.keys[e.key] = e // The server would grant a session its own keys again.
+		default:
+			continue
 		}
-		if c.sent {
-			statements = append(statements, statement{c.function, c.entry.key})
-		}
+		sent = append(sent, c)
 	}
 	st.mu.Unlock()
-	var values []int64
 	var refusal error
 	if err == nil {
-		values, err = s.ask(context.Background(), statements...)
+		err = s.ask(context.Background(), sent...)
 	}
-	if len(statements) > 0 && pgclient.SQLState(err) != "" {
+	if len(sent) > 0 && pgclient.SQLState(err) != "" {
 		refusal = st.wrapErr(err)
-		values, err = nil, s.unlockAll(statements)
+		err = s.unlockAll(sent...)
 	}
 	if err != nil && s.conn != nil {
 		err = fmt.Errorf("the connection to the server was lost: %w", err)
@@ -140,27 +123,22 @@ func (s *session) send(_ context.Context, calls []*call) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, c := range calls {
-		value := int64(none)
-		if c.sent && err == nil && refusal == nil {
-			value, values = values[0], values[1:]
-		}
+		c.err = err
 		switch e := c.entry; {
 		case e == nil:
-			c.err = err
 		case err != nil, c.function == unlock:
-			c.ended, c.err = value != none || c.sent && refusal != nil, err
 			st.drop(e)
 		case refusal != nil:
 			c.err = refusal
 			st.drop(e)
-		case value != none:
-			st.grant(e, value, c.ttl)
-			c.res = driver.Result{Granted: true, Token: value}
+		case c.done:
+			e.state, e.token = held, c.token
+			e.prolong(c.ttl)
 		default:
 			if st.keys[e.key] == e {
 				delete(st.keys, e.key)
 			}
-			c.res.Waiting = st.place(e, c)
+			c.waiting = st.place(e, c)
 		}
 	}
 }
@@ -179,16 +157,17 @@ func (s *session) ready(ttl time.Duration) error {
 			return err
 		}
 	}
+	s.bound(deadline)
 	idle := min(ttl+idleMargin, maxIdle)
-	if err := s.bound(deadline); err != nil || idle <= s.idle {
-		return err
+	if idle <= s.idle {
+		return nil
 	}
-	const text = "SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN $1::text WHEN 'tcp_user_timeout' THEN $1::text" +
-		" WHEN 'tcp_keepalives_idle' THEN $2::text WHEN 'lock_timeout' THEN $3::text ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN" +
-		" ('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')"
 	ms := (idle + time.Millisecond - 1).Milliseconds()
+	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%[1]d' WHEN 'tcp_user_timeout' THEN '%[1]d'
+		WHEN 'tcp_keepalives_idle' THEN '%[2]d' WHEN 'lock_timeout' THEN '%[3]d' ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN
+		('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
 	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
-	_, err := s.conn.Exec(context.Background(), text, strconv.FormatInt(ms, 10), strconv.FormatInt(seconds, 10), strconv.FormatInt(s.store.lockTimeout.Milliseconds(), 10))
+	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, ms, seconds, s.store.lockTimeout.Milliseconds())).ReadAll()
 	if err == nil {
 		s.idle = idle
 	}
@@ -196,52 +175,52 @@ func (s *session) ready(ttl time.Duration) error {
 }
 
 // bound has what waits for the server fail at a time. The zero Time is none.
-func (s *session) bound(deadline time.Time) error {
-	return s.conn.PgConn().Conn().SetDeadline(deadline)
+func (s *session) bound(deadline time.Time) {
+	_ = s.conn.PgConn().Conn().SetDeadline(deadline) // It fails if the connection is closed, and so does all else.
 }
 
-// ask sends statements in one round trip, or a ping if there are none, and returns their values up
-// to one that is refused: the token of a lock, 1 of an unlock. Those behind it are not carried out.
-func (s *session) ask(ctx context.Context, statements ...statement) (values []int64, err error) {
-	const process = "pg_catalog.pg_backend_pid()"
-	var batch pgx.Batch
-	for _, st := range statements {
-		parameters, arguments := st.key.parameters()
-		value := s.store.drawToken
-		if st.condition == unlock {
-			value = "1::bigint"
+// ask carries out calls in one round trip, or a ping if there are none. After an error none is
+// done, and those behind one that the server refuses are not carried out.
+func (s *session) ask(ctx context.Context, calls ...*call) error {
+	var batch pgconn.Batch
+	for _, c := range calls {
+		var parameters [][]byte
+		for part := range strings.SplitSeq(c.entry.key.text, ",") {
+			parameters = append(parameters, []byte(part))
 		}
-		batch.Queue(fmt.Sprintf("SELECT CASE WHEN "+st.condition+" THEN %s ELSE -1::bigint END, "+process, parameters, value), arguments...)
+		batch.ExecPrepared(c.function+strconv.Itoa(len(parameters)), parameters, nil, nil)
 	}
-	if len(statements) == 0 {
-		batch.Queue("SELECT 1::bigint, " + process)
+	if len(calls) == 0 {
+		batch.ExecPrepared("ping", nil, nil, nil)
 	}
 	s.used = time.Now()
-	results := s.conn.SendBatch(ctx, &batch)
-	for pid := s.pid; len(values) < batch.Len(); {
-		var value int64
-		if results.QueryRow().Scan(&value, &pid) != nil {
-			break // Close returns the error.
-		}
-		if values = append(values, value); pid != s.pid {
-			_ = results.Close() // The session is over.
-			return nil, errors.New("another server process replies, so there is a pooler of transactions in the path")
+	results, err := s.conn.PgConn().ExecBatch(ctx, &batch).ReadAll()
+	if err == nil && string(results[0].Rows[0][1]) != s.pid {
+		err = errors.New("another server process replies, so there is a pooler of transactions in the path")
+	}
+	for i, c := range calls {
+		if c.done = err == nil && results[i].Rows[0][0] != nil; c.done && c.function != unlock {
+			c.token, err = strconv.ParseInt(string(results[i].Rows[0][0]), 10, 64)
 		}
 	}
-	return values, results.Close()
+	return err
 }
 
-// unlockAll unlocks the keys of statements until none is locked any more.
-func (s *session) unlockAll(statements []statement) error {
-	for i := range statements {
-		statements[i].condition = unlock
+// unlockAll unlocks the keys of calls until none is locked any more. Those that unlock are done.
+func (s *session) unlockAll(calls ...*call) error {
+	var all []*call
+	for _, c := range calls {
+		all = append(all, &call{entry: c.entry, function: unlock})
 	}
-	for {
-		values, err := s.ask(context.Background(), statements...)
-		if err != nil || !slices.Contains(values, 1) {
+	for again := true; again; again = slices.ContainsFunc(all, func(c *call) bool { return c.done }) {
+		if err := s.ask(context.Background(), all...); err != nil {
 			return err
 		}
 	}
+	for _, c := range calls {
+		c.done = c.function == unlock
+	}
+	return nil
 }
 
 // wait blocks until the server grants the key of a place, and reports whether it has. It returns
@@ -251,17 +230,15 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (grante
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.ready(ttl)
+	c := &call{entry: e, function: wait}
 	for state := lockNotAvailable; err == nil && state == lockNotAvailable && ctx.Err() == nil; {
-		if err = s.bound(time.Time{}); err != nil {
-			break
-		}
+		s.bound(time.Time{})
 		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
-		values, refusal := s.ask(bounded, statement{wait, e.key})
+		refusal := s.ask(bounded, c)
 		cancel()
 		s.store.mu.Lock()
-		if granted = refusal == nil && e.state == waiting; granted {
-			s.store.grant(e, values[0], 0)
-			e.kept = s.used.Add(s.idle)
+		if granted = c.done && e.state == waiting; granted {
+			e.state, e.token, e.kept = held, c.token, s.used.Add(min(ttl+idleMargin, maxIdle))
 		}
 		s.store.mu.Unlock()
 		if granted {
@@ -269,9 +246,8 @@ func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (grante
 		}
 		state = pgclient.SQLState(refusal)
 		// A wait that was cut short may have been granted the key all the same.
-		if err = s.bound(time.Now().Add(batchTimeout)); err == nil {
-			err = s.unlockAll([]statement{{unlock, e.key}})
-		}
+		s.bound(time.Now().Add(batchTimeout))
+		err = s.unlockAll(c)
 	}
 	if err != nil {
 		s.lose()
@@ -285,12 +261,14 @@ func (s *session) look() {
 	if s.conn == nil || time.Since(s.used) < lookInterval {
 		return
 	}
-	err := s.bound(time.Now().Add(lookTime))
-	for err == nil {
+	var err error
+	for s.bound(time.Now().Add(lookTime)); err == nil; {
 		_, err = s.conn.WaitForNotification(context.Background())
 	}
-	if s.conn.IsClosed() || s.bound(time.Time{}) != nil {
+	if s.conn.IsClosed() {
 		s.lose()
+	} else {
+		s.bound(time.Time{})
 	}
 }
 

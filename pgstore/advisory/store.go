@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
@@ -49,7 +50,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	owners   map[owned]*entry // all entries
-	keys     map[Key]*entry   // what is held, or main tries to lock
+	keys     map[Key]*entry   // what the first session has, or tries to lock
 	watching bool
 	orphans  []string // processes of sessions that were lost
 }
@@ -64,7 +65,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, options: *opts, drawToken: "0::bigint", lockTimeout: lockTimeout, owners: map[owned]*entry{}, keys: map[Key]*entry{}}
+	s := &Store{pool: pool, options: *opts, drawToken: "0", lockTimeout: lockTimeout, owners: map[owned]*entry{}, keys: map[Key]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
@@ -73,7 +74,12 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		s.options.MaxWaiters = 8
 	}
 	for range max(s.options.MaxWaiters, 0) + 1 {
-		s.sessions = append(s.sessions, s.newSession())
+		sess := &session{store: s}
+		sess.queue = batch.Queue[*call]{
+			Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
+			InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
+		}
+		s.sessions = append(s.sessions, sess)
 	}
 	if opts.TokenSequence != "" {
 		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))

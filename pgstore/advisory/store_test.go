@@ -5,6 +5,7 @@ package advisory
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -97,16 +98,16 @@ func TestFailedAfterLock(t *testing.T) {
 	kept, before, behind := grant(t, s, "kept", time.Minute), grant(t, s, "before", time.Minute), grant(t, s, "behind", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	releases := []*call{unlocking(s, before), unlocking(s, behind)}
-	attempts := []*call{attempt(t, s, "granted"), attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "last")}
+	attempts := []*call{attempt(s, "granted"), attempt(s, "name"), attempt(s, "name"), attempt(s, "last")}
 	s.sessions[0].send(t.Context(), []*call{releases[0], attempts[0], attempts[1], releases[1], attempts[2], attempts[3]})
 	for _, c := range releases {
-		if !c.ended || c.err != nil {
-			t.Errorf("Release of %q: %v, %v", c.entry.name, c.ended, c.err)
+		if !c.done || c.err != nil {
+			t.Errorf("Release of %q: %v, %v", c.entry.name, c.done, c.err)
 		}
 	}
 	for _, c := range attempts {
-		if c.res.Granted || !driver.IsNotApplied(c.err) {
-			t.Errorf("Acquire of %q when no token is left gives %+v, %v, want an error", c.entry.name, c.res, c.err)
+		if c.done || !driver.IsNotApplied(c.err) {
+			t.Errorf("Acquire of %q when no token is left gives %v, %v, want an error", c.entry.name, c.done, c.err)
 		}
 	}
 	for _, name := range []string{"before", "behind", "granted", "name", "last"} {
@@ -149,22 +150,22 @@ func TestOneBatch(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	release, first, second := unlocking(s, req), attempt(t, s, "name"), attempt(t, s, "name")
+	release, first, second := unlocking(s, req), attempt(s, "name"), attempt(s, "name")
 	s.sessions[0].send(t.Context(), []*call{release, first, second})
-	if !release.ended || !first.res.Granted || second.res.Granted || second.err != nil {
-		t.Errorf("a release and two attempts: %v, %+v, %+v, %v, want the first to have it", release.ended, first.res, second.res, second.err)
+	if !release.done || !first.done || second.done || second.err != nil {
+		t.Errorf("a release and two attempts: %v, %v, %v, %v, want the first to have it", release.done, first.done, second.done, second.err)
 	}
 	refused(t, other, "name")
 }
 
 // attempt returns the call of an Acquire.
-func attempt(t *testing.T, s *Store, name string) *call {
-	req := pgtest.Request(name, time.Minute)
-	e, err := s.enter(t.Context(), &req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &call{entry: e, function: try, ttl: req.TTL}
+func attempt(s *Store, name string) *call {
+	key, _ := s.options.Keys(name)
+	e := &entry{owned: owned{name, rand.Text()}, key: key, gone: make(chan struct{}), session: s.sessions[0]}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[e.owned] = e
+	return &call{entry: e, function: try, ttl: time.Minute}
 }
 
 // unlocking returns the call of a Release.

@@ -31,10 +31,7 @@ type entry struct {
 	token   int64
 	until   time.Time          // zero: its time is over, and it is being ended
 	cancel  context.CancelFunc // ends the wait of a place
-
-	// kept is the time until which the server keeps the session of a place that was granted. It is
-	// zero after a renewal.
-	kept time.Time
+	kept    time.Time          // the server keeps the session of a place that was granted until then at least
 }
 
 // owned is a name and one of its owners.
@@ -50,67 +47,51 @@ const (
 )
 
 // Acquire implements [driver.Store]. A refusal has no Record: nothing is known of the holder.
-func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	e, err := s.enter(ctx, &req)
-	if err != nil {
-		return driver.Result{}, err
-	}
-	c := &call{entry: e, function: try, ttl: req.TTL, place: req.Place}
-	if err = s.sessions[0].do(ctx, c); err == nil {
-		return c.res, nil
-	}
-	if errors.Is(err, batch.ErrNotSent) {
-		err = driver.NotApplied(err)
-		s.mu.Lock()
-		s.drop(e)
-		s.mu.Unlock()
-	}
-	return driver.Result{}, err
-}
-
-// enter makes the entry of a request, and refuses what no advisory lock can do.
-func (s *Store) enter(ctx context.Context, req *driver.Request) (*entry, error) {
-	if err := errors.Join(s.checkUsable(ctx), lockqueue.Check(req)); err != nil {
-		return nil, err
+func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
+	if err = errors.Join(s.checkUsable(ctx), lockqueue.Check(&req)); err != nil {
+		return res, err
 	}
 	switch {
 	case req.Tokens > 1:
-		return nil, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
-	case req.Floor > 0:
-		return nil, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
-	case req.Limit > 1:
-		return nil, fmt.Errorf("%w: advisory locks are exclusive", driver.ErrUnsupported)
+		return res, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
+	case req.Limit > 1 || req.Floor > 0 || len(req.Metadata) > 0:
+		return res, fmt.Errorf("%w: an advisory lock is exclusive, and has neither metadata nor a floor of its tokens", driver.ErrUnsupported)
 	case req.Detached:
-		return nil, fmt.Errorf("%w: an advisory lock ends with its session", driver.ErrUnsupported)
-	case len(req.Metadata) > 0:
-		return nil, fmt.Errorf("%w: an advisory lock has no metadata", driver.ErrUnsupported)
+		return res, fmt.Errorf("%w: an advisory lock ends with its session", driver.ErrUnsupported)
 	}
 	key, err := s.options.Keys(req.Name)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	e := &entry{owned: owned{req.Name, req.Owner}, key: key, gone: make(chan struct{}), session: s.sessions[0]}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.ctx.Err() != nil:
-		return nil, driver.ErrClosed
+		err = driver.ErrClosed
 	case s.owners[e.owned] != nil:
-		return nil, errors.New("this owner has an entry already")
+		err = errors.New("this owner has an entry already")
+	default:
+		s.owners[e.owned] = e
+		if !s.watching {
+			s.watching = true
+			s.running.Go(s.watch)
+		}
 	}
-	s.owners[e.owned] = e
-	if !s.watching {
-		s.watching = true
-		s.running.Go(s.watch)
+	s.mu.Unlock()
+	if err != nil {
+		return res, err
 	}
-	return e, nil
-}
-
-// grant makes an entry a hold. The caller holds s.mu.
-func (s *Store) grant(e *entry, token int64, ttl time.Duration) {
-	s.keys[e.key] = e
-	e.state, e.token = held, token
-	e.prolong(ttl)
+	c := &call{entry: e, function: try, ttl: req.TTL, place: req.Place}
+	if err = e.session.do(ctx, c); errors.Is(err, batch.ErrNotSent) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(e)
+		return res, driver.NotApplied(err)
+	}
+	if err != nil {
+		return res, err
+	}
+	return driver.Result{Granted: c.done, Waiting: c.waiting, Token: c.token}, nil
 }
 
 // prolong gives an entry d from now at least. The caller holds Store.mu.
@@ -229,7 +210,7 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	case held:
 		c := &call{entry: e, function: unlock}
 		err := sess.do(ctx, c)
-		return err == nil && c.ended, err
+		return err == nil && c.done, err
 	}
 	select {
 	case <-e.gone:
@@ -241,8 +222,8 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
 // its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: another one shows that the server replies. Nothing is asked for the first
-// renewal after a short wait, if the server keeps its session for longer than that anyway.
+// asked, since it waits: the first one shows that the server replies, behind all attempts. Nothing
+// is asked within a second of the beginning of a wait that has ended with a grant.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -251,12 +232,14 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	asked := map[*session][]int{}
 	s.mu.Lock()
 	for i, req := range reqs {
-		var sess *session
+		sess := s.sessions[0]
 		switch e := s.owners[owned{req.Name, req.Owner}]; {
 		case e == nil || e.state == ending:
-		case e.state == waiting:
-			sess = s.sessions[0]
-		case !e.keeps(req.TTL):
+			entries[i].State = driver.Lost
+			continue
+		case e.keeps(req.TTL):
+			sess = nil
+		case e.state == held:
 			sess = e.session
 		}
 		asked[sess] = append(asked[sess], i)
@@ -276,24 +259,22 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, i := range items {
-				req := &reqs[i]
-				e := s.owners[owned{req.Name, req.Owner}]
+				e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]
 				switch {
 				case e == nil || e.state == ending:
 					entries[i].State = driver.Lost
 				case err != nil:
 					errs[i] = err
-				case e.state == trying, e.state == held && e.session != sess && !e.keeps(req.TTL):
-					errs[i] = errors.New("the acquisition is under way")
-				case !time.Now().Before(e.until) || req.Token != 0 && req.Token != e.token:
+				case e.state == held && e.session != sess && !e.keeps(reqs[i].TTL):
+					errs[i] = errors.New("the lock has just been granted")
+				case !time.Now().Before(e.until) || reqs[i].Token != 0 && reqs[i].Token != e.token:
 					entries[i].State = driver.Lost
 				default:
 					entries[i] = driver.Entry{State: driver.Waiting, Token: e.token}
 					if e.state == held {
 						entries[i].State = driver.Held
 					}
-					e.prolong(req.TTL)
-					e.kept = time.Time{}
+					e.prolong(reqs[i].TTL)
 				}
 			}
 		})
