@@ -87,16 +87,11 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 func (s *Store) makeEntry(
 	ctx context.Context, req *driver.Request, ttl time.Duration, before queue, anyway bool,
 ) (e *entry, found queue, err error) {
-	s.mu.Lock()
-	base := s.base
-	s.mu.Unlock()
-	if base == 0 {
-		if base, err = s.readBase(ctx); err != nil {
-			return nil, found, err
-		}
+	base, err := s.baseOf(ctx)
+	if err != nil {
+		return nil, found, err
 	}
-	now := time.Now()
-	until := now.Add(ttl)
+	until := time.Now().Add(ttl)
 	l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
 	if err != nil {
 		return nil, found, err
@@ -111,7 +106,7 @@ func (s *Store) makeEntry(
 	})
 	e = &entry{
 		name: req.Name, owner: req.Owner, key: s.lockKeys + req.Name + "\x00" + strconv.Itoa(slot),
-		value: string(value), limit: req.Limit, on: l.id, looked: now, until: until,
+		value: string(value), limit: req.Limit, on: l.id, until: until,
 	}
 	id := [2]string{e.name, e.owner}
 	s.mu.Lock()
@@ -133,15 +128,10 @@ func (s *Store) makeEntry(
 	look := clientv3.OpGet(s.lockKeys+e.name+"\x00", inOrder...)
 	put := clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))
 	resp, err := s.write(ctx, e.name, conditions, []clientv3.Op{look, put}, look)
-	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it.
+	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it, and does not later.
 		s.mu.Lock()
-		e.until = time.Time{} // It is lost, also if its end gets lost.
+		e.on = 0
 		s.mu.Unlock()
-		isThere := clientv3.Compare(clientv3.Value(e.key), "=", e.value)
-		_, endErr := s.write(ctx, e.name, []clientv3.Cmp{isThere}, []clientv3.Op{clientv3.OpDelete(e.key)})
-		if endErr == nil {
-			err = driver.NotApplied(err)
-		}
 	}
 	if err != nil && !driver.IsNotApplied(err) {
 		return nil, found, err // Renew tells what has become of it.
@@ -153,7 +143,7 @@ func (s *Store) makeEntry(
 	defer s.mu.Unlock()
 	switch {
 	case resp != nil && resp.Succeeded:
-		e.token, e.modified, e.seen = base+found.revision, found.revision, found.revision
+		e.token, e.modified = base+found.revision, found.revision
 		e.held = err == nil && admits(found.records, e.limit)
 		return e, found, err
 	case err == nil && found.index(e.owner) >= 0:

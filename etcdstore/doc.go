@@ -21,7 +21,7 @@
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
 // the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
 // learns at once that it was broken or deleted by hand. What a watch misses, as while a member
-// hangs, a renewal finds: a change by another client at once, and all else within a TTL.
+// hangs, the next renewal finds.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by

@@ -36,12 +36,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		readCtx, cancel, err := s.begin(ctx)
 		defer cancel()
-		var resp *clientv3.GetResponse
-		if err == nil { // It may take long, so it is in no request with others.
-			err = s.send(readCtx, true, func(ctx context.Context) (err error) {
-				resp, err = s.client.Get(ctx, s.lockKeys+prefix, inOrder...)
-				return err
-			})
+		var resp *pb.RangeResponse
+		if err == nil {
+			resp, err = s.read(readCtx, s.lockKeys+prefix, inOrder...)
 		}
 		if err != nil {
 			yield(driver.Record{}, err)
@@ -81,7 +78,7 @@ func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.
 		for _, r := range q.holds() {
 			rec, id := r.public(q.waiting()), r.kv.Lease
 			if left[id] == 0 {
-				d, err := s.remaining(ctx, clientv3.LeaseID(id))
+				d, _, err := s.lookAtLease(ctx, clientv3.LeaseID(id), false)
 				if err != nil {
 					return nil, err
 				}
@@ -94,14 +91,12 @@ func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.
 	return records, nil
 }
 
-// remaining returns how long a lease lasts, in whole seconds.
-func (s *Store) remaining(ctx context.Context, id clientv3.LeaseID) (left time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	defer cancel()
-	err = s.send(ctx, true, func(ctx context.Context) error {
-		resp, err := s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
-		left = time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second
+// lookAtLease returns how long a lease lasts, in whole seconds, and its keys, as its leader knows
+// them. A server shows the keys only to a user that may read them all.
+func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID, keys bool) (left time.Duration, resp *pb.LeaseTimeToLiveResponse, err error) {
+	err = s.send(ctx, true, func(ctx context.Context) (err error) {
+		resp, err = s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id), Keys: keys}, grpc.WaitForReady(true))
 		return err
 	})
-	return left, err
+	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, resp, err
 }

@@ -68,9 +68,11 @@ func leaseSeconds(ttl time.Duration) int64 {
 // leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
 // caller whose turn it is grants the lease or keeps it alive, also for those that wait.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
-	s.sweeper.Do(func() { s.goWhileOpen(s.sweep) })
 	for try := 0; ; try++ {
 		s.mu.Lock()
+		if s.alive.Err() == nil {
+			s.sweeper.Do(func() { s.group.Go(s.sweep) })
+		}
 		l := s.leases[seconds]
 		isThere := l != nil && (l.certain.IsZero() || l.lasts(time.Now()))
 		isReady := isThere && l.lasts(end)
@@ -91,9 +93,6 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 			l = &lease{seconds: seconds}
 		}
 		err := s.prolong(ctx, l)
-		if err == nil && !isThere { // What is made before it has its mark is looked at once.
-			s.goWhileOpen(func() { s.unchangedSince(s.alive, l) })
-		}
 		hasForeignKey := errors.Is(err, rpctypes.ErrPermissionDenied) && isThere
 		if hasForeignKey || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.mu.Lock()
@@ -108,8 +107,6 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 // prolong grants a lease, if it has no number yet, or keeps it alive. Its certain end counts from
 // before the request is sent.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
-	ctx, cancel := context.WithTimeout(ctx, repeatBound)
-	defer cancel()
 	return s.send(ctx, true, func(ctx context.Context) error {
 		sent, id, seconds, err := time.Now(), l.id, int64(0), error(nil)
 		if id != 0 {
@@ -168,9 +165,15 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// readBase reads what is added to create revisions, so that tokens are above those of other stores
+// baseOf returns what is added to create revisions, so that tokens are above those of other stores
 // and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) readBase(ctx context.Context) (int64, error) {
+func (s *Store) baseOf(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	known := s.base
+	s.mu.Unlock()
+	if known > 0 {
+		return known, nil
+	}
 	base := s.wall().UnixMicro()
 	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey, strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey))
@@ -190,49 +193,18 @@ func (s *Store) readBase(ctx context.Context) (int64, error) {
 	return base, nil
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time. One on a lease
-// of another Store has been renewed there.
+// sweep ends, once a second, the entries that their owners have not renewed in time. What fails is
+// done the next time.
 func (s *Store) sweep() {
 	for retry.Sleep(s.alive, time.Second) == nil {
 		var group sync.WaitGroup
 		s.mu.Lock()
-		for _, e := range s.entries {
-			if !e.isOver() {
-				continue
-			}
-			if over := *e; s.isOurs(e.on) {
-				group.Go(func() { s.endOver(over) })
-			} else {
-				s.forget(e.name, e.owner)
+		for id, e := range s.entries {
+			if e.isOver() {
+				group.Go(func() { _, _ = s.endEntry(s.alive, driver.ReleaseRequest{Name: id[0], Owner: id[1]}, true) })
 			}
 		}
 		s.mu.Unlock()
 		group.Wait()
 	}
-}
-
-// endOver ends an entry, unless another Store has renewed it. What fails is done the next time.
-func (s *Store) endOver(over entry) {
-	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.Value(over.key), "=", over.value), clientv3.Compare(clientv3.LeaseValue(over.key), "=", over.on),
-	}
-	if over.modified > 0 {
-		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(over.key), "=", over.modified))
-	}
-	end := []clientv3.Op{clientv3.OpDelete(over.key)}
-	resp, err := s.write(s.alive, over.key, conditions, end, clientv3.OpGet(over.key))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entries[[2]string{over.name, over.owner}]
-	if err != nil || e == nil {
-		return
-	}
-	if !resp.Succeeded {
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) > 0 && string(kvs[0].Value) == e.value {
-			e.on, e.modified = clientv3.LeaseID(kvs[0].Lease), kvs[0].ModRevision
-			return
-		}
-	}
-	s.forget(e.name, e.owner)
 }

@@ -110,11 +110,13 @@ func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
 	}
 }
 
-// A leader that does not know yet that it has no majority confirms no hold.
+// A leader that does not know yet that it has no majority confirms no hold, whether it is renewed
+// alone or beside others.
 func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 	i := index(cluster, true)
 	s := open(t, cluster[i])
 	held := grant(t, s, request("owner", time.Hour))
+	grant(t, s, driver.Request{Name: "beside", Owner: "owner", TTL: time.Hour})
 	s.mu.Lock()
 	s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(2 * time.Hour) // It needs no keep-alive.
 	s.mu.Unlock()
@@ -131,9 +133,12 @@ func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 		_, err := s.client.Get(brief(), "key")
 		return err != nil
 	})
-	entries, err := s.Renew(brief(), []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
-	if err == nil || entries[0].State != driver.Unknown {
-		t.Errorf("Renew: %v, %v, want no answer", entries, err)
+	reqs := []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}, {Name: "beside", Owner: "owner", TTL: time.Hour}}
+	for n := range reqs {
+		entries, err := s.Renew(brief(), reqs[:n+1])
+		if err == nil || entries[0].State != driver.Unknown {
+			t.Errorf("Renew of %d: %v, %v, want no answer", n+1, entries, err)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -23,7 +22,6 @@ import (
 //
 //	lock/NAME\x00SLOT  an entry: its record
 //	base               what is added to create revisions
-//	lease/ID           the mark of a lease, see unchangedSince
 //
 // The entries of a name are in the order of their create revisions. So what ends an entry admits
 // the next in the same revision. Slots are used again: a server goes through all keys that a name
@@ -33,10 +31,6 @@ import (
 func hashOf(owner string) string {
 	hash := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(hash[:16])
-}
-
-func (s *Store) markKey(lease clientv3.LeaseID) string {
-	return s.markKeys + strconv.FormatInt(int64(lease), 16)
 }
 
 // A record is the value of the key of an entry, in JSON.
@@ -93,11 +87,11 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 
 // readQueue reads the queue of a name.
 func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	kvs, revision, err := s.read(ctx, s.lockKeys+name+"\x00", inOrder...)
+	resp, err := s.read(ctx, s.lockKeys+name+"\x00", inOrder...)
 	if err != nil {
 		return queue{}, err
 	}
-	return s.decodeQueue(kvs, revision)
+	return s.decodeQueue(resp.Kvs, resp.Header.Revision)
 }
 
 // index returns the index of the entry of an owner, or -1.

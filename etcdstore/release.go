@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Release implements [driver.Store]. It changes the key only at the revision that is known, so that
-// a request which arrives late does nothing.
+// Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -19,27 +18,36 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	}
 	defer cancel()
 	s.mu.Lock()
-	known := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{})
-	e := *known
-	if known.unwatch = nil; e.unwatch != nil {
+	if e := s.entries[[2]string{req.Name, req.Owner}]; e != nil && e.unwatch != nil {
 		e.unwatch()
+		e.unwatch = nil
 	}
+	s.mu.Unlock()
+	return s.endEntry(ctx, req, false)
+}
+
+// endEntry ends an entry, or has it kept, at the revision that is known: a request that arrives
+// late does nothing. A sweep ends none that is on a lease of another Store, which has renewed it.
+func (s *Store) endEntry(ctx context.Context, req driver.ReleaseRequest, isSweep bool) (ended bool, err error) {
+	s.mu.Lock()
+	known := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{name: req.Name, owner: req.Owner})
+	e := *known
 	s.mu.Unlock()
 	isKept := false
 	for isKnown := e.modified > 0 && req.Keep == 0; !ended; isKnown = false {
 		end := clientv3.OpDelete(e.key)
 		if !isKnown { // It is to be kept, another Store has renewed it, or it is under way.
-			q, err := s.readQueue(ctx, req.Name)
+			q, i, err := s.look(ctx, known)
 			if err != nil {
 				return false, driver.NotApplied(err)
 			}
-			i := q.index(req.Owner)
-			if i < 0 || q.records[i].Kept && req.Keep == 0 {
+			s.mu.Lock()
+			e = *known
+			s.mu.Unlock()
+			if i < 0 || q.records[i].Kept && req.Keep == 0 || isSweep && !s.isOurs(e.on) {
 				break
 			}
 			own := *q.records[i]
-			e.key, e.value = own.key(), string(own.kv.Value)
-			e.on, e.modified = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
 			end = clientv3.OpDelete(e.key)
 			if isKept = req.Keep > 0 && i < len(q.holds()); isKept { // It gets a lease of its own.
 				grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
@@ -57,11 +65,16 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 		conditions := []clientv3.Cmp{ // The revision may be another's after a loss of data.
 			clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified), clientv3.Compare(clientv3.Value(e.key), "=", e.value),
 		}
-		resp, err := s.write(ctx, req.Name, conditions, append(s.unmark(e.on), end))
+		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{end})
 		if err != nil {
 			return false, err
 		}
-		ended = resp.Succeeded
+		if ended = resp.Succeeded; isSweep && !ended { // It is looked at the next time, unless a Renew is under way.
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			known.modified = 0
+			return false, nil
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,9 +99,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 		}
 		records := []driver.Record{r.public(q.waiting())}
 		isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
-		resp, err := s.write(ctx, name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{
-			clientv3.OpDelete(r.key()), clientv3.OpDelete(s.markKey(clientv3.LeaseID(r.kv.Lease))),
-		})
+		resp, err := s.write(ctx, name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{clientv3.OpDelete(r.key())})
 		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.
 			records, err = s.Break(ctx, name, r.token())
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -27,9 +26,9 @@ type renewal struct {
 	err     error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries of one lease. After it, one
-// read shows since when nobody else has changed what is on the lease. Of entries that are not known
-// as holds since then it reads the queues, and of each hold once in a TTL, whatever is known.
+// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one look at
+// its keys all holds on it. The queues of the others are read: what has not the lease that it
+// needs, what waits, and what is alone.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -63,9 +62,12 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	}
 	group.Wait()
 	entries := make([]driver.Entry, len(reqs))
-	for i := range renewals {
-		if err = cmp.Or(err, renewals[i].err); renewals[i].err == nil {
-			entries[i] = renewals[i].is
+	for i, r := range renewals {
+		if err = cmp.Or(err, r.err); r.err == nil {
+			entries[i] = r.is
+		}
+		if entries[i].State >= driver.Waiting {
+			s.watch(r.entry, queue{})
 		}
 	}
 	return entries, err
@@ -73,89 +75,75 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // renewTogether completes renewals that need the same lease.
 func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*renewal) {
-	end, since := time.Time{}, int64(math.MaxInt64)
-	for _, r := range renewals {
-		if r.end.After(end) {
-			end = r.end
-		}
-	}
-	l, err := s.leaseFor(ctx, seconds, end)
-	isKnown := func(r *renewal) bool {
-		return err == nil && r.held && r.unwatch != nil && r.on == l.id && r.modified > r.moving &&
-			!r.wasOver && (r.Token == 0 || r.Token == r.token) && time.Since(r.looked) < r.TTL*3/4
-	}
-	s.mu.Lock()
-	hasKnown := slices.ContainsFunc(renewals, isKnown)
-	s.mu.Unlock()
-	if hasKnown {
-		since = s.unchangedSince(ctx, l)
+	last := slices.MaxFunc(renewals, func(a, b *renewal) int { return a.end.Compare(b.end) })
+	l, err := s.leaseFor(ctx, seconds, last.end)
+	var isAttached map[string]bool
+	if err == nil && len(renewals) > 1 {
+		isAttached = s.keysOf(ctx, l.id)
 	}
 	var group sync.WaitGroup
+	defer group.Wait()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	having := make(map[string]int, len(s.entries)) // how many entries have a key: that of a later one may be the one there
+	for _, e := range s.entries {
+		having[e.key]++
+	}
 	for _, r := range renewals {
 		switch {
 		case err != nil:
 			r.err = err
-		case isKnown(r) && r.seen >= since:
+		case r.held && isAttached[r.key] && having[r.key] == 1 && r.modified > r.moving && !r.wasOver &&
+			(r.Token == 0 || r.Token == r.token):
 			r.is = driver.Entry{State: driver.Held, Token: r.token}
 		default:
 			group.Go(func() { r.err = s.renewOne(ctx, r, l) })
 		}
 	}
-	s.mu.Unlock()
-	group.Wait()
 }
 
-// unchangedSince returns the revision since which this Store alone has changed what is on a lease:
-// that of the mark of the lease, which others delete as they change something. If there is no mark
-// it makes one, and if there can be none the answer is above all revisions.
-func (s *Store) unchangedSince(ctx context.Context, l *lease) int64 {
-	kvs, _, err := s.read(ctx, s.markKey(l.id))
-	if err == nil && len(kvs) > 0 {
-		return kvs[0].ModRevision
-	}
-	if err == nil {
-		put := clientv3.OpPut(s.markKey(l.id), "", clientv3.WithLease(l.id))
-		if resp, err := s.write(ctx, s.markKey(l.id), nil, []clientv3.Op{put}); err == nil {
-			return resp.Header.Revision
-		}
-	}
-	return math.MaxInt64
-}
-
-// unmark returns what tells another Store of a change on its lease, and nothing if it is this one.
-func (s *Store) unmark(id clientv3.LeaseID) []clientv3.Op {
-	if s.isOurs(id) {
+// keysOf returns the keys on a lease, as they were when a majority confirmed a revision, or later.
+// It returns none if that is not known. The members answer without a majority, and one that has led
+// may be behind. Its reply has the revision.
+func (s *Store) keysOf(ctx context.Context, id clientv3.LeaseID) map[string]bool {
+	confirmed, err := s.read(ctx, s.baseKey, clientv3.WithCountOnly())
+	if err != nil {
 		return nil
 	}
-	return []clientv3.Op{clientv3.OpDelete(s.markKey(id))}
+	_, resp, err := s.lookAtLease(ctx, id, true)
+	if err != nil || resp.Header.Revision < confirmed.Header.Revision {
+		return nil
+	}
+	isThere := make(map[string]bool, len(resp.Keys))
+	for _, key := range resp.Keys {
+		isThere[string(key)] = true
+	}
+	return isThere
 }
 
 // renewOne tells what an entry is, by its queue, and puts it on the lease that it needs if it has
 // another: that of a place, of another TTL, or of another Store. That lasts longer than was
 // requested if more was requested before, perhaps by another Store.
 func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
-	began := time.Now()
-	q, err := s.readQueue(ctx, r.Name)
+	q, i, err := s.look(ctx, r.entry)
 	if err != nil {
 		return err
 	}
-	_, isThere := s.note(r.entry, q)
+	isThere := i >= 0 && !q.records[i].Kept
 	s.mu.Lock()
-	if r.looked = began; !isThere {
+	if !isThere {
 		s.forget(r.Name, r.Owner)
 	}
-	e, own := *r.entry, s.leaseOf(r.on)
-	mayStay := own != nil && e.modified > e.moving && (own == l || e.until.After(r.end) && own.lasts(e.until))
+	e := *r.entry
 	s.mu.Unlock()
 	if !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token {
 		r.is = driver.Entry{State: driver.Lost}
 		return nil
 	}
-	if !mayStay {
+	if e.on != l.id || e.modified <= e.moving {
 		left := time.Until(e.until)
 		if !s.isOurs(e.on) {
-			if left, err = s.remaining(ctx, e.on); err != nil {
+			if left, _, err = s.lookAtLease(ctx, e.on, false); err != nil {
 				return err
 			}
 		}
@@ -167,10 +155,13 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
 		}
 		s.mu.Lock()
 		r.moving = e.modified
+		if r.until.Before(r.end) { // before the sweep finds the entry on a lease of this Store
+			r.until = r.end
+		}
 		s.mu.Unlock()
 		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
 		put := clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))
-		resp, err := s.write(ctx, e.name, []clientv3.Cmp{isUnchanged}, append(s.unmark(e.on), put))
+		resp, err := s.write(ctx, e.name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{put})
 		if err == nil && !resp.Succeeded {
 			err = errChanged
 		}
@@ -178,32 +169,29 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
 			return err
 		}
 		s.mu.Lock()
-		r.on, r.modified, r.seen = l.id, resp.Header.Revision, resp.Header.Revision
-		if r.until.Before(r.end) {
-			r.until = r.end
-		}
+		r.on, r.modified = l.id, resp.Header.Revision
 		s.mu.Unlock()
 	}
-	s.watch(r.entry, queue{})
 	if r.is = (driver.Entry{State: driver.Waiting, Token: e.token}); e.held {
 		r.is.State = driver.Held
 	}
 	return nil
 }
 
-// note records what an entry is by its queue, and returns those ahead of it.
-func (s *Store) note(e *entry, q queue) (ahead []*record, isThere bool) {
-	i := q.index(e.owner)
-	if i < 0 || q.records[i].Kept {
-		return nil, false
+// look reads the queue of an entry, and notes what the entry is. It returns its index, or -1.
+func (s *Store) look(ctx context.Context, e *entry) (q queue, i int, err error) {
+	if q, err = s.readQueue(ctx, e.name); err != nil {
+		return q, -1, err
 	}
-	own, ahead := q.records[i], q.records[:i]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.token == 0 {
-		e.key, e.value, e.token, e.limit = own.key(), string(own.kv.Value), own.token(), own.Limit
+	if i = q.index(e.owner); i >= 0 {
+		own := q.records[i]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.token == 0 { // These never change: follow reads them without a lock.
+			e.key, e.token, e.limit = own.key(), own.token(), own.Limit
+		}
+		e.value, e.on, e.modified = string(own.kv.Value), clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
+		e.held = i < len(q.holds()) && !own.Kept
 	}
-	e.on, e.modified, e.seen = clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision, q.revision
-	e.held = admits(ahead, e.limit)
-	return ahead, true
+	return q, i, nil
 }

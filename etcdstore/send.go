@@ -3,10 +3,11 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -18,8 +19,7 @@ import (
 )
 
 const (
-	requestBound = 3 * time.Second        // of a request without a deadline, and of writes of many
-	repeatBound  = 5 * requestBound       // of one that may be repeated: each try may come to a member that hangs
+	requestBound = 3 * time.Second        // of a request without a deadline, and of one for many calls
 	stuckAfter   = 250 * time.Millisecond // how long a request holds up others
 	answerBound  = time.Second            // of the first try of a request that may be repeated
 	inFlight     = 4                      // requests for many calls
@@ -27,14 +27,12 @@ const (
 	maxCalls     = maxOps - 4             // in a request: a call has 4 operations at most, which count
 )
 
-// A call is a transaction that may write, or a read. It is sent with others.
+// A call is a transaction that may write. It is sent with others.
 type call struct {
-	name     string // of the lock, or the key that is changed whatever else is sent, or that is read
-	op       clientv3.Op
-	resp     *pb.TxnResponse    // of a transaction
-	kvs      []*mvccpb.KeyValue // of a read
-	revision int64              // of a read
-	err      error
+	name string // of the lock, or "" for what may overtake and be overtaken
+	op   clientv3.Op
+	resp *pb.TxnResponse
+	err  error
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
@@ -53,55 +51,53 @@ func (s *Store) write(
 	return c.resp, c.err
 }
 
-// read reads keys as a majority confirms them, together with the reads of other goroutines.
-func (s *Store) read(ctx context.Context, key string, opts ...clientv3.OpOption) ([]*mvccpb.KeyValue, int64, error) {
-	c := &call{name: key, op: clientv3.OpGet(key, opts...)}
-	if err := s.reads.Do(ctx, c); err != nil {
-		return nil, 0, err
-	}
-	return c.kvs, c.revision, c.err
-}
-
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
 // evaluates the conditions of all calls in a request before it applies the first. A request that
 // the server refuses is divided: it does so because of one call.
-func (s *Store) sendCalls(ctx context.Context, areReads bool, calls []*call) {
+func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op
 	for ; n < min(len(calls), maxCalls) && !names[calls[n].name]; n++ {
 		names[calls[n].name] = true
 		ops = append(ops, calls[n].op)
 	}
-	request, isAlone := clientv3.OpTxn(nil, ops, nil), n == 1 && !areReads
-	if isAlone { // A server of 3.4 checks neither rights nor space for one that is in another.
+	request := clientv3.OpTxn(nil, ops, nil)
+	if n == 1 { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
 	var txn *pb.TxnResponse
-	err := s.send(ctx, areReads, func(ctx context.Context) error {
+	err := s.send(ctx, false, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, request)
 		txn = (*pb.TxnResponse)(resp.Txn())
 		return err
 	})
 	if n > 1 && isRefusal(err) {
-		s.sendCalls(ctx, areReads, calls[:n/2])
-		s.sendCalls(ctx, areReads, calls[n/2:])
+		s.sendCalls(ctx, calls[:n/2])
+		s.sendCalls(ctx, calls[n/2:])
 		return
 	}
 	for i, c := range calls[:n] {
-		switch c.err = err; {
-		case err != nil:
-		case areReads:
-			c.kvs, c.revision = txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision
-		case isAlone:
-			c.resp = txn
-		default:
+		if c.resp, c.err = txn, err; err == nil && n > 1 {
 			c.resp = txn.Responses[i].GetResponseTxn()
 			c.resp.Header = txn.Header
 		}
 	}
 	if n < len(calls) {
-		s.sendCalls(ctx, areReads, calls[n:])
+		s.sendCalls(ctx, calls[n:])
 	}
+}
+
+// read reads keys as a majority confirms them, in a transaction: the client repeats none itself.
+func (s *Store) read(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *pb.RangeResponse, err error) {
+	err = s.send(ctx, true, func(ctx context.Context) error {
+		txn, err := s.client.Do(ctx, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(key, opts...)}, nil))
+		if err == nil {
+			resp = txn.Txn().Responses[0].GetResponseRange()
+			resp.Header = txn.Txn().Header
+		}
+		return err
+	})
+	return resp, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that
@@ -110,10 +106,14 @@ func (s *Store) sendCalls(ctx context.Context, areReads bool, calls []*call) {
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	for try := 0; ; try++ {
-		tryCtx, cancel := context.WithCancel(ctx)
-		if deadline, ok := ctx.Deadline(); ok && repeatable {
-			tryCtx, cancel = context.WithTimeout(ctx, min(answerBound<<min(try, 5), time.Until(deadline)/time.Duration(max(3-try, 1))))
+		bound := time.Duration(math.MaxInt64)
+		if repeatable {
+			bound = answerBound << min(try, 5)
+			if deadline, ok := ctx.Deadline(); ok {
+				bound = min(bound, time.Until(deadline)/time.Duration(max(3-try, 1)))
+			}
 		}
+		tryCtx, cancel := context.WithTimeout(ctx, bound)
 		stop := context.AfterFunc(s.alive, cancel)
 		err := rpctypes.Error(request(tryCtx))
 		stop()
@@ -172,6 +172,8 @@ func storeError(err error) error {
 		return &driver.RetryError{Err: err}
 	case isRefusal(err):
 		return driver.NotApplied(err)
+	case isLate(err) && !errors.Is(err, context.DeadlineExceeded): // as gRPC or a member has noticed
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
-	return explain(err)
+	return err
 }

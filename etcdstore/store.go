@@ -36,7 +36,6 @@ type Store struct {
 	leasing    pb.LeaseClient
 	ownsClient bool   // Close closes the client as well
 	lockKeys   string // what the keys of entries begin with: see record.go
-	markKeys   string // and those of marks
 	baseKey    string
 	configErr  error
 	wall       func() time.Time
@@ -45,7 +44,6 @@ type Store struct {
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*call]
-	reads      batch.Queue[*call] // of their own, so that no write holds them up
 	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
@@ -68,9 +66,7 @@ type entry struct {
 	token       int64            // 0 until it is known
 	on          clientv3.LeaseID // the lease of the key at the revision modified
 	modified    int64            // 0 until it is known
-	seen        int64            // the revision as of which all of this is known
 	moving      int64            // the last revision at which it was to be changed, perhaps later
-	looked      time.Time        // when it was last made, or its queue read for a renewal
 	until       time.Time        // the end that the owner has requested
 	held        bool
 	unwatch     func() // nil if nobody watches it
@@ -89,20 +85,14 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	}
 	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
 	s := &Store{
-		client: client, wall: time.Now, lockKeys: prefix + "lock/", markKeys: prefix + "lease/", baseKey: prefix + "base",
+		client: client, wall: time.Now, lockKeys: prefix + "lock/", baseKey: prefix + "base",
 		turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
 		entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
-		Send:     func(ctx context.Context, calls []*call) { s.sendCalls(ctx, false, calls) },
-		Name:     func(c *call) string { return c.name },
+		Send: s.sendCalls, Name: func(c *call) string { return c.name },
 		InFlight: inFlight, Max: maxCalls, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
-	}
-	s.reads = batch.Queue[*call]{
-		Send:     func(ctx context.Context, calls []*call) { s.sendCalls(ctx, true, calls) },
-		Name:     func(*call) string { return "" },
-		InFlight: inFlight, Max: maxCalls, Bound: repeatBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
 	}
 	switch {
 	case client == nil:
@@ -170,15 +160,6 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestBound)
 	return ctx, cancel, driver.NotApplied(err)
-}
-
-// goWhileOpen runs f in a goroutine that Close waits for, unless the Store is closed.
-func (s *Store) goWhileOpen(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.alive.Err() == nil {
-		s.group.Go(f)
-	}
 }
 
 // forget removes the entry of an owner that is over, or that another Store has. If its Acquire may

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -40,7 +39,7 @@ func open(t *testing.T, cluster ...*servers.Etcd) *Store {
 
 // beside has a store use the keys of another.
 func beside(s, other *Store) {
-	s.lockKeys, s.markKeys, s.baseKey = other.lockKeys, other.markKeys, other.baseKey
+	s.lockKeys, s.baseKey = other.lockKeys, other.baseKey
 }
 
 // entriesKey returns what the keys of the entries of a name begin with.
@@ -83,9 +82,10 @@ func release(t *testing.T, s *Store, owner string) {
 	}
 }
 
+// renewed has the lock renewed together with another, which nobody holds.
 func renewed(t *testing.T, s *Store, owner string, ttl time.Duration, token int64) driver.State {
 	t.Helper()
-	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: ttl, Token: token}})
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: ttl, Token: token}, {Name: "nobody's", Owner: owner, TTL: ttl}})
 	if err != nil {
 		t.Errorf("Renew: %v", err)
 	}
@@ -185,11 +185,10 @@ func TestOneMember(t *testing.T) {
 		"base that is not known":                 testUnknownBase,
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
-		"change by another store":                testChangeByAnotherStore,
+		"change by others":                       testChangeByOthers,
 		"release in doubt":                       testReleaseInDoubt,
 		"release after a loss of data":           testReleaseAfterALossOfData,
 		"ends together":                          testEndsTogether,
-		"known hold":                             testKnownHold,
 		"other renewal of a hold in doubt":       testOtherRenewalInDoubt,
 		"slow list":                              testSlowList,
 	} {
@@ -463,32 +462,23 @@ func testLateKeep(t *testing.T, member *servers.Etcd) {
 }
 
 // A server whose space is about to be used up applies transactions that it answers with ErrNoSpace.
-// What they have made ends. It is lost also if the request for its end is.
+// What they have made is released, and costs no other entry its lease.
 func testNoSpaceAfterTheEffect(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
-	for _, endsAtOnce := range []bool{true, false} {
-		changes := 0
-		s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-			switch changes++; {
-			case changes == 1:
-				must(t, send(ctx))
-				return rpctypes.ErrGRPCNoSpace
-			case !endsAtOnce:
-				return status.Error(codes.Unavailable, "the request was lost")
-			}
-			return send(ctx)
-		})
-		owner := fmt.Sprint("owner ", endsAtOnce)
-		if res, err := s.Acquire(t.Context(), request(owner, time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || driver.IsNotApplied(err) != endsAtOnce {
-			t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
-		}
-		if s.onUnary.Store(nil); !endsAtOnce {
-			if state := renewed(t, s.Store, owner, time.Hour, 0); state != driver.Lost {
-				t.Errorf("Renew: %v, want Lost", state)
-			}
-			release(t, s.Store, owner)
-		}
-		wantFree(t, s.Store)
+	grant(t, s.Store, driver.Request{Name: "other", Owner: "owner", TTL: time.Hour})
+	before := s.leases[leaseSeconds(time.Hour)]
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		must(t, send(ctx))
+		return rpctypes.ErrGRPCNoSpace
+	})
+	if res, err := s.Acquire(t.Context(), request("owner", time.Hour)); !errors.Is(err, rpctypes.ErrNoSpace) || driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v, want ErrNoSpace", res, err)
+	}
+	s.onUnary.Store(nil)
+	release(t, s.Store, "owner")
+	wantFree(t, s.Store)
+	if s.leases[leaseSeconds(time.Hour)] != before {
+		t.Error("the lease of other entries is given up")
 	}
 }
 
@@ -504,9 +494,7 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 		reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 	}
 	deny := func(ctx context.Context, req any, send func(context.Context) error) error {
-		isDenied := func(key []byte) bool { return strings.HasPrefix(string(key), s.entriesKey("name7")) }
-		if txn, ok := req.(*pb.TxnRequest); ok && (slices.ContainsFunc(txn.Compare, func(c *pb.Compare) bool { return isDenied(c.Key) }) ||
-			slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return isDenied(op.GetRequestRange().GetKey()) })) {
+		if strings.Contains(fmt.Sprint(req), "/lock/name7\\") {
 			return rpctypes.ErrGRPCPermissionDenied
 		}
 		return send(ctx)
@@ -544,7 +532,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	held := grant(t, s.Store, request("owner", 3*time.Second))
 	lose := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && (mayChangeEntry(txn) || string(txn.Success[len(txn.Success)-1].GetRequestRange().GetKey()) == s.entriesKey("unknown")) {
+		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) || strings.Contains(fmt.Sprint(req), "/lock/unknown") {
 			return status.Error(codes.Internal, "the request was lost")
 		}
 		return send(ctx)
@@ -587,19 +575,29 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	})
 }
 
-// A hold whose time is over is lost, though its Store has not ended it yet.
+// A hold whose time is over is lost, though its Store has not ended it yet. So is one with another
+// token, and a place is none.
 func testLateRenewal(t *testing.T, member *servers.Etcd) {
 	s := open(t, member)
 	s.sweeper.Do(func() {}) // Its Store does not end it.
-	held := grant(t, s, request("owner", driver.MinTTL))
-	time.Sleep(slack + 5*driver.MinTTL)
+	held := grant(t, s, request("owner", time.Hour))
+	waiter := request("waiter", time.Hour)
+	waiter.Place = time.Hour
+	if res, err := s.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
+	if state := renewed(t, s, "waiter", time.Hour, 0); state != driver.Waiting {
+		t.Errorf("Renew: %v, want Waiting", state)
+	}
+	if state := renewed(t, s, "owner", time.Hour, held.Token+1); state != driver.Lost {
+		t.Errorf("Renew of another token: %v, want Lost", state)
+	}
+	s.mu.Lock()
+	s.entries[[2]string{"name", "owner"}].until = time.Now().Add(-slack)
+	s.mu.Unlock()
 	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Lost {
 		t.Errorf("Renew: %v, want Lost", state)
 	}
-	eventually(t, "end", func() bool {
-		holds, err := s.Lookup(t.Context(), "name")
-		return err == nil && len(holds) == 0
-	})
 }
 
 // A renewal that arrives late takes no hold from the lease of a later one, which asked for more.
@@ -640,8 +638,8 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	s.mu.Unlock()
 	_, err := s.client.Revoke(t.Context(), l.id)
 	must(t, err)
-	if since := s.unchangedSince(t.Context(), l); since != math.MaxInt64 {
-		t.Errorf("a lease that was lost has a mark at %d", since)
+	if state := renewed(t, s, "owner", driver.MinTTL, 0); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
 	}
 	if again, err := s.leaseFor(t.Context(), kept.seconds, time.Now().Add(time.Hour)); again != kept || err != nil {
 		t.Errorf("the loss of one lease costs another: %v", err)
@@ -659,58 +657,69 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// What another Store has changed of a hold is in the next answer to its owner, without a notice.
-func testChangeByAnotherStore(t *testing.T, member *servers.Etcd) {
-	s, other := open(t, member), openObserved(t, member)
-	beside(other.Store, s)
-	renew := func(s *Store, name string, ttl time.Duration, want driver.State) {
+// What others have changed of a hold is in the next answer to its owner, without a notice, also if
+// the member that shows the keys of its lease is behind.
+func testChangeByOthers(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), openObserved(t, member)
+	beside(other.Store, s.Store)
+	grant(t, s.Store, driver.Request{Name: "beside", Owner: "owner", TTL: time.Hour})
+	renew := func(s *Store, name string, want driver.State) { // together with another one
 		t.Helper()
-		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
-		if err != nil || entries[0].State != want {
+		var reqs []driver.RenewRequest
+		for _, name := range []string{name, "beside"} {
+			reqs = append(reqs, driver.RenewRequest{Name: name, Owner: "owner", TTL: time.Hour})
+		}
+		entries, err := s.Renew(t.Context(), reqs)
+		if err != nil || entries[0].State != want || entries[1].State != driver.Held {
 			t.Errorf("Renew of what is %s: %v, %v, want %v", name, entries, err, want)
 		}
 	}
+	var behind *pb.LeaseTimeToLiveResponse
+	isBehind := false
+	onReply := func(reply any) {
+		switch reply, ok := reply.(*pb.LeaseTimeToLiveResponse); {
+		case ok && isBehind:
+			reply.Header, reply.Keys = behind.Header, behind.Keys
+		case ok:
+			behind = reply
+		}
+	}
+	s.onReply.Store(&onReply)
+	end := func(name, owner string, keep time.Duration) error {
+		_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner, Keep: keep})
+		return err
+	}
 	for name, change := range map[string]func(name string) error{
-		"broken": func(name string) error { _, err := other.Break(t.Context(), name, 0); return err },
-		"ended": func(name string) error {
-			_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner"})
+		"broken":                 func(name string) error { _, err := other.Break(t.Context(), name, 0); return err },
+		"ended":                  func(name string) error { return end(name, "owner", 0) },
+		"kept":                   func(name string) error { return end(name, "owner", time.Hour) },
+		"broken, as others show": func(name string) error { isBehind = true; _, err := other.Break(t.Context(), name, 0); return err },
+		"deleted": func(name string) error {
+			_, err := other.client.Delete(t.Context(), s.entriesKey(name)+"0")
 			return err
 		},
-		"kept": func(name string) error {
-			_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner", Keep: time.Hour})
+		"of another entry by now": func(name string) error {
+			_, err := other.Break(t.Context(), name, 0)
+			grant(t, s.Store, driver.Request{Name: name, Owner: "next", TTL: time.Hour})
 			return err
 		},
 		"renewed and broken": func(name string) error {
-			renew(other.Store, name, time.Hour, driver.Held)
-			_, err := other.Break(t.Context(), name, 0)
-			return err
-		},
-		"broken during a renewal": func(name string) error {
-			var once sync.Once
-			other.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-				once.Do(func() {
-					for range 2 {
-						renew(s, name, 2*time.Hour, driver.Held)
-					}
-				})
-				return send(ctx)
-			})
-			defer other.onUnary.Store(nil)
-			_, err := other.Break(t.Context(), name, 0)
+			_, err := other.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: time.Hour}})
+			must(t, err)
+			_, err = other.Break(t.Context(), name, 0)
 			return err
 		},
 	} {
-		grant(t, s, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
+		grant(t, s.Store, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
 		s.mu.Lock()
 		e := s.entries[[2]string{name, "owner"}]
 		e.unwatch()
 		e.unwatch = func() {} // It has a watch that shows nothing.
 		s.mu.Unlock()
-		for range 2 {
-			renew(s, name, time.Hour, driver.Held)
-		}
+		renew(s.Store, name, driver.Held)
 		must(t, change(name))
-		renew(s, name, time.Hour, driver.Lost)
+		renew(s.Store, name, driver.Lost)
+		isBehind = false
 	}
 }
 
@@ -772,73 +781,6 @@ func testReleaseAfterALossOfData(t *testing.T, member *servers.Etcd) {
 	release(t, other, "other")
 }
 
-// What is known of a hold counts only for its own token, in its time, with a mark, and for a TTL: a
-// key that was deleted by hand while the watch shows nothing is found by then.
-func testKnownHold(t *testing.T, member *servers.Etcd) {
-	s, other := openObserved(t, member), open(t, member)
-	beside(other, s.Store)
-	s.sweeper.Do(func() {}) // It does not end what is over.
-	hold := func(name string, ttl time.Duration) (*entry, func() driver.State) {
-		held := grant(t, s.Store, driver.Request{Name: name, Owner: "owner", TTL: ttl})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		e := s.entries[[2]string{name, "owner"}]
-		e.unwatch()
-		e.unwatch = func() {} // It has a watch that shows nothing.
-		renew := func() driver.State {
-			t.Helper()
-			entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl, Token: held.Token}})
-			must(t, err)
-			return entries[0].State
-		}
-		return e, renew
-	}
-	expect := func(what string, renew func() driver.State, want driver.State) {
-		t.Helper()
-		if state := renew(); state != want {
-			t.Errorf("Renew of a hold %s: %v, want %v", what, state, want)
-		}
-	}
-	e, renew := hold("name", time.Hour)
-	for range 2 {
-		expect("that is known", renew, driver.Held)
-	}
-	if state := renewed(t, s.Store, "owner", time.Hour, e.token+1); state != driver.Lost {
-		t.Errorf("Renew of another token: %v, want Lost", state)
-	}
-	s.mu.Lock()
-	e.until = time.Now().Add(-slack)
-	s.mu.Unlock()
-	expect("whose time is over", renew, driver.Lost)
-
-	const ttl = 2 * time.Second
-	_, renew = hold("deleted", ttl)
-	expect("that is known", renew, driver.Held)
-	_, err := other.client.Delete(t.Context(), s.entriesKey("deleted"), clientv3.WithPrefix())
-	must(t, err)
-	deleted := time.Now()
-	for renew() != driver.Lost {
-		if time.Since(deleted) > ttl+time.Second {
-			t.Fatal("a hold that was deleted by hand is held a TTL later")
-		}
-		time.Sleep(ttl / 3)
-	}
-
-	refuse := func(ctx context.Context, req any, send func(context.Context) error) error {
-		txn, ok := req.(*pb.TxnRequest)
-		if ok && strings.Contains(txn.String(), "/lease/") {
-			return rpctypes.ErrGRPCPermissionDenied
-		}
-		return send(ctx)
-	}
-	_, renew = hold("without a mark", time.Hour)
-	s.onUnary.Store(&refuse)
-	expect("without a mark", renew, driver.Held)
-	_, err = other.Break(t.Context(), "without a mark", 0)
-	must(t, err)
-	expect("that was broken", renew, driver.Lost)
-}
-
 // A List may take longer than other requests.
 func testSlowList(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
@@ -874,16 +816,24 @@ func testEndsTogether(t *testing.T, member *servers.Etcd) {
 	notices := noticesOf(s.Store)
 	grant(t, s.Store, request("owner", time.Hour))
 	s.stopWatch("name", "owner")
+	waiterOf := func() *entry {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.entries[[2]string{"name", "waiter"}]
+	}
+	var first *entry
 	changes := 0
 	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
 		switch changes++; changes {
 		case 1: // It has read the queue.
+			first = waiterOf()
 			go s.Acquire(t.Context(), driver.Request{Name: "other", Owner: "owner", TTL: time.Hour})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		case 2: // The other one holds up the place.
-			time.Sleep(100 * time.Millisecond)
+			eventually(t, "place", func() bool { e := waiterOf(); return e != nil && e != first })
+			time.Sleep(10 * time.Millisecond)
 			go s.Break(t.Context(), "name", 0)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 		return send(ctx)
 	})
@@ -1216,8 +1166,11 @@ func TestNoSpace(t *testing.T) {
 		return err == nil && len(resp.Leases) == 1
 	})
 	for _, req := range []driver.Request{request("other", time.Hour), {Name: "free", Owner: "owner", TTL: time.Hour}, short} {
-		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) || !driver.IsNotApplied(err) {
+		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) {
 			t.Errorf("Acquire of %q: %+v, %v, want ErrNoSpace", req.Name, res, err)
+		}
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); released || err != nil {
+			t.Errorf("Release of %q: %v, %v", req.Name, released, err)
 		}
 	}
 	if state := renewed(t, s, "owner", time.Hour, held.Token); state != driver.Held {

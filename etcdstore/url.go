@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -36,7 +35,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		return nil, fmt.Errorf("%w: want %s://host:port,host:port", driver.ErrInvalid, u.Scheme)
 	}
 	config := clientv3.Config{
-		Logger:            zap.NewNop(), // The errors have all that matters of it: see explain.
+		Logger:            zap.NewNop(), // The errors have all that matters of it.
 		DialTimeout:       requestBound,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: requestBound, // A member that is cut off is left.
 		Username: cmp.Or(u.User.Username(), os.Getenv("HOLDFAST_ETCD_USER")),
@@ -77,7 +76,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", explain(err))
+		return nil, fmt.Errorf("etcd: %w", storeError(err))
 	}
 	s := New(client, opts)
 	s.ownsClient = true
@@ -99,15 +98,6 @@ func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.C
 		text := status.Convert(err).Message()
 		_, reason, _ := strings.Cut(text, "latest balancer error: ")
 		return fmt.Errorf("%w: %s", context.DeadlineExceeded, cmp.Or(reason, text))
-	}
-	return err
-}
-
-// explain returns an error that matches context.DeadlineExceeded if err is that of a deadline, also
-// of one that gRPC or a member has noticed.
-func explain(err error) error {
-	if isLate(err) && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err
 }

@@ -23,16 +23,15 @@ func (s *Store) watch(e *entry, q queue) {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
+	told := e.held // by the answer to a request
 	e.unwatch = cancel
-	if !e.held {
-		s.group.Go(func() { defer cancel(); s.follow(ctx, e, q) })
-		return
-	}
-	// A server takes up to 100 ms to show events of before the watch: a look is faster.
-	timer := time.AfterFunc(watchDelay, func() {
-		s.goWhileOpen(func() { defer cancel(); s.follow(ctx, e, queue{}) })
+	s.group.Go(func() {
+		defer cancel()
+		if told {
+			_ = retry.Sleep(ctx, watchDelay)
+		}
+		s.follow(ctx, e, q, told)
 	})
-	e.unwatch = func() { timer.Stop(); cancel() }
 }
 
 // follow notifies the owner of an entry when it becomes a hold, and when it ends other than by its
@@ -40,31 +39,26 @@ func (s *Store) watch(e *entry, q queue) {
 //
 // An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
 // is one event for one place. Any other watches all entries of the name. A hold watches itself.
-func (s *Store) follow(ctx context.Context, e *entry, q queue) {
-	s.mu.Lock()
-	told := e.held // by the answer to a request
-	s.mu.Unlock()
+func (s *Store) follow(ctx context.Context, e *entry, q queue, told bool) {
 	ahead, revision := q.records, q.revision
 	for failures := 0; ctx.Err() == nil; {
 		if failures > 0 {
 			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
 		}
 		if revision == 0 {
-			lookCtx, cancel := context.WithTimeout(ctx, requestBound)
-			q, err := s.readQueue(lookCtx, e.name)
-			if cancel(); err != nil {
+			q, i, err := s.look(ctx, e)
+			if err != nil {
 				failures++
 				continue
 			}
-			var isThere bool
-			if ahead, isThere = s.note(e, q); !isThere {
+			if i < 0 || q.records[i].Kept {
 				s.mu.Lock()
 				e.unwatch = nil
 				s.mu.Unlock()
 				s.tell(ctx, e, 0)
 				return
 			}
-			revision = q.revision
+			ahead, revision = q.records[:i], q.revision
 		}
 		key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
 		switch {
