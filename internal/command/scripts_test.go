@@ -85,15 +85,24 @@ func awaitLine(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// askPage prints the status and the body that a page answers, whose address is in a file:
+// askPage prints the status and the body that a page answers, whose address is in a file. It
+// presents the token in $TOKEN, and sends a form if there is one in a file:
 //
-//	ask FILE PATH
+//	ask FILE PATH [FORM]
 func askPage(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: ask FILE PATH")
+	if len(args) < 2 {
+		ts.Fatalf("usage: ask FILE PATH [FORM]")
+	}
+	method, form := http.MethodGet, ""
+	if len(args) > 2 {
+		method, form = http.MethodPost, strings.TrimSpace(ts.ReadFile(args[2]))
 	}
 	base := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0]))
-	answer, err := http.Get(base + args[1])
+	request, err := http.NewRequest(method, base+args[1], strings.NewReader(form))
+	ts.Check(err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Authorization", "Bearer "+ts.Getenv("TOKEN"))
+	answer, err := http.DefaultClient.Do(request)
 	if neg {
 		if err == nil {
 			ts.Fatalf("%s answers", base)

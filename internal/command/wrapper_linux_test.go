@@ -279,6 +279,7 @@ func TestEndsBySignal(t *testing.T) {
 		{"acquire", "held", "-v"},
 		{"wait", "held", "-v"},
 		{"ls", "--watch"},
+		{"ui", "--listen", "127.0.0.1:0"},
 	} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 			t.Run(fmt.Sprintf("%s %s %v", verb[0], verb[1], sig), func(t *testing.T) {
