@@ -104,7 +104,7 @@ func (s *setting) counts(t *testing.T) (values map[string]float64, zero []string
 }
 
 // Each metric counts what it is named after, by group, and no attribute has the name of a lock. After
-// Close the sums of holds and waiters are 0, and every span has ended. The counts of renewals begin
+// Close the sums of holds and waiters are 0, after a term that of the leader is, and every span has ended. The counts of renewals begin
 // at 0, before the first: Prometheus has no rate of a series whose first value is 1.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -113,19 +113,31 @@ func TestMetrics(t *testing.T) {
 		store := faultstore.Wrap(memstore.New())
 		locks, other := holdfast.New(store, &holdfast.Config{Hooks: s.hooks, LocalTurn: -1}), holdfast.New(store.Store, nil)
 		defer other.Close()
+		office := election.New(other, "office", nil)
+		if err := holdfastotel.ObserveElection(s.options, office); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := locks.TryAcquire(ctx, "a/1", nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, zero := s.counts(t); !slices.Equal(zero, []string{
-			"holdfast.renewals in_doubt memory", "holdfast.renewals lost memory", "holdfast.renewals renewed memory",
+			"holdfast.leader office", "holdfast.renewals in_doubt memory", "holdfast.renewals lost memory", "holdfast.renewals renewed memory",
 		}) {
 			t.Errorf("series at 0: %q", zero)
 		}
 		go func() { _, _ = locks.Acquire(ctx, "a/1", &holdfast.Options{Wait: time.Second}) }()
+		term, resign := context.WithCancel(ctx)
+		go func() {
+			_ = office.Run(term, func(ctx context.Context, _ election.Term) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
 		synctest.Wait()
-		if got, _ := s.counts(t); got["holdfast.holds a memory"] != 1 || got["holdfast.waiters a memory"] != 1 {
-			t.Errorf("during a hold and a wait: %v", got)
+		if got, _ := s.counts(t); got["holdfast.holds a memory"] != 1 || got["holdfast.waiters a memory"] != 1 || got["holdfast.leader office"] != 1 {
+			t.Errorf("during a hold, a wait and a term: %v", got)
 		}
+		resign()
 		time.Sleep(10 * time.Second) // a renewal
 		store.Once(faultstore.Renew, faultstore.Refuse)
 		time.Sleep(12 * time.Second) // one more, and one that is refused
@@ -241,37 +253,5 @@ func TestSpans(t *testing.T) {
 		if failed := acquires[2]; failed.Status().Code != codes.Error || !strings.Contains(fmt.Sprint(failed.Attributes()), "unavailable") {
 			t.Errorf("a failure: %v, %v", failed.Status(), failed.Attributes())
 		}
-	})
-}
-
-// The leader shows 1 during its term.
-func TestLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetting(t, nil)
-		locks := holdfast.New(memstore.New(), nil)
-		defer locks.Close()
-		e := election.New(locks, "office", nil)
-		if err := holdfastotel.ObserveElection(s.options, e); err != nil {
-			t.Fatal(err)
-		}
-		check := func(when string, want float64) {
-			t.Helper()
-			if values, _ := s.counts(t); values["holdfast.leader office"] != want {
-				t.Errorf("%s: %v", when, values)
-			}
-		}
-		check("before", 0)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			_ = e.Run(ctx, func(ctx context.Context, _ election.Term) error {
-				<-ctx.Done()
-				return nil
-			})
-		}()
-		synctest.Wait()
-		check("during", 1)
-		cancel()
-		synctest.Wait()
-		check("after", 0)
 	})
 }
