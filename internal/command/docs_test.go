@@ -15,25 +15,54 @@ const referencePath = "../../docs/cli.md"
 
 var updateReference = flag.Bool("update", false, "write the synopses of "+referencePath+" anew")
 
-// TestReferenceSynopses checks that the manual has the usage, flags and defaults that the program
-// has. The help is made from the same definitions.
-func TestReferenceSynopses(t *testing.T) {
-	text := readReference(t)
+// TestReference checks that the manual has the usage, flags and defaults that the program has, from
+// which the help is made; that each exit code in the help of a command is in its table, in a row
+// with this command; and that a flag that other commands have, too, is named.
+func TestReference(t *testing.T) {
+	data, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	codes := map[string]string{} // the commands of each
+	for _, match := range regexp.MustCompile(`(?m)^\| ([0-9, ]+) \| .* \| (.*) \|$`).FindAllStringSubmatch(text, -1) {
+		for code := range strings.SplitSeq(match[1], ", ") {
+			codes[code] = match[2]
+		}
+	}
 	root := newRoot(&cli{}, nil)
 	run, _, err := root.Find([]string{"run"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cmd := range documentedCommands(root) {
-		synopsis := regexp.MustCompile("\n## " + cmd.Name() + "\n\n`.*`\n(\n\\| flag \\|.*\n(\\|.*\n)*)?").FindString(text)
-		want := "\n## " + cmd.Name() + "\n\n" + synopsisOf(cmd, run)
+	for _, cmd := range root.Commands() {
+		if !cmd.IsAvailableCommand() {
+			continue
+		}
+		name := cmd.Name()
+		synopsis := regexp.MustCompile("\n## " + name + "\n\n`.*`\n(\n\\| flag \\|.*\n(\\|.*\n)*)?").FindString(text)
+		want := "\n## " + name + "\n\n" + synopsisOf(cmd, run)
 		switch {
 		case synopsis == "":
-			t.Errorf("there is no heading and usage of %s", cmd.Name())
+			t.Errorf("there is no heading and usage of %s", name)
 		case synopsis != want && !*updateReference:
-			t.Errorf("%s is not current: go test ./internal/command -run %s -update", cmd.Name(), t.Name())
+			t.Errorf("%s is not current: go test ./internal/command -run %s -update", name, t.Name())
 		}
 		text = strings.Replace(text, synopsis, want, 1)
+
+		_, section, _ := strings.Cut(text, "\n## "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if where := map[bool]string{true: text, false: section}[f.Name == "json" || cmd.InheritedFlags().Lookup(f.Name) != nil]; !strings.Contains(where, "--"+f.Name) {
+				t.Errorf("%s: there is nothing about --%s", name, f.Name)
+			}
+		})
+		_, help, _ := strings.Cut(cmd.Long, "Exit code: ")
+		for _, match := range regexp.MustCompile(`\b(\d+)(?:  | if | when | also )`).FindAllStringSubmatch(help, -1) {
+			if code := match[1]; code != "130" && !strings.HasPrefix(codes[code], "all") && !strings.Contains(codes[code], "`"+name+"`") {
+				t.Errorf("%s: exit code %s is not in the table", name, code)
+			}
+		}
 	}
 	if *updateReference {
 		if err := os.WriteFile(referencePath, []byte(text), 0o644); err != nil {
@@ -68,65 +97,4 @@ func synopsisOf(cmd, run *cobra.Command) string {
 		synopsis += "\n| flag | | default |\n|---|---|---|\n" + table.String()
 	}
 	return synopsis
-}
-
-// TestReferenceExitCodes checks that each exit code in the help of a command is in the manual's
-// table, in a row with this command.
-func TestReferenceExitCodes(t *testing.T) {
-	rows := map[string]string{} // by code
-	for _, match := range regexp.MustCompile(`(?m)^\| ([0-9, ]+) \| .* \| (.*) \|$`).FindAllStringSubmatch(readReference(t), -1) {
-		for code := range strings.SplitSeq(match[1], ", ") {
-			rows[code] = match[2]
-		}
-	}
-	for _, cmd := range documentedCommands(newRoot(&cli{}, nil)) {
-		_, codes, _ := strings.Cut(cmd.Long, "Exit code: ")
-		for _, match := range regexp.MustCompile(`\b(\d+)(?:  | if | when | also )`).FindAllStringSubmatch(codes, -1) {
-			if code := match[1]; code != "130" && !strings.HasPrefix(rows[code], "all") && !strings.Contains(rows[code], "`"+cmd.Name()+"`") {
-				t.Errorf("%s: exit code %s is not in the table", cmd.Name(), code)
-			}
-		}
-	}
-}
-
-// TestReferenceIsWhole checks that flags of all commands, and those of run in other commands, are
-// in the manual.
-func TestReferenceIsWhole(t *testing.T) {
-	text := readReference(t)
-	for _, cmd := range documentedCommands(newRoot(&cli{}, nil)) {
-		_, section, ok := strings.Cut(text, "\n## "+cmd.Name()+"\n")
-		if !ok {
-			t.Errorf("there is nothing about %q", cmd.Name())
-		}
-		section, _, _ = strings.Cut(section, "\n## ")
-		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Name != "json" && !strings.Contains(section, "--"+f.Name) {
-				t.Errorf("%s: there is nothing about --%s", cmd.Name(), f.Name)
-			}
-		})
-		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if !strings.Contains(text, "`--"+f.Name) {
-				t.Errorf("there is nothing about --%s", f.Name)
-			}
-		})
-	}
-}
-
-// documentedCommands returns the subcommands that have a section.
-func documentedCommands(root *cobra.Command) (commands []*cobra.Command) {
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() {
-			commands = append(commands, cmd)
-		}
-	}
-	return commands
-}
-
-func readReference(t *testing.T) string {
-	t.Helper()
-	data, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }
