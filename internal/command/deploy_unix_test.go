@@ -16,8 +16,7 @@ import (
 )
 
 // TestKubernetesExample runs what the containers of examples/deploy/kubernetes.yaml run: a replica
-// that migrates, and a sidecar that says that it leads (TestNeverTwoLeaders has several,
-// TestEndsBySignal its end).
+// that migrates, and a sidecar that says that it leads.
 func TestKubernetesExample(t *testing.T) {
 	acceptSignals()
 	data, err := os.ReadFile("../../examples/deploy/kubernetes.yaml")

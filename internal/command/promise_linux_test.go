@@ -27,13 +27,13 @@ trap '' TERM INT HUP QUIT
 sh -c '(echo up; sleep 1000; :); :' &
 echo up
 while :; do sleep 1000; done`},
-	{"sessions", `
-setsid sh -c 'setsid sh -c "echo up; sleep 1000; :" & echo up; wait' & echo up; wait`},
+	{"fork until EAGAIN", `
+exec perl -e '$SIG{TERM} = "IGNORE"; for (1..200) { defined($p = fork) or last; if (!$p) { setpgrp; sleep 1000; exit } } print "up\nup\nup\n"; close STDOUT; sleep 1000'`},
 	{"daemons that close everything", `
 for i in 1 2; do perl -MPOSIX -e 'exit if fork; setsid; exit if fork; syswrite STDOUT, "up\n"; POSIX::close($_) for 0..255; sleep 1000'; done
 echo up; exec sleep 1000`},
-	{"fork until EAGAIN", `
-exec perl -e '$SIG{TERM} = "IGNORE"; for (1..200) { defined($p = fork) or last; if (!$p) { setpgrp; sleep 1000; exit } } print "up\nup\nup\n"; close STDOUT; sleep 1000'`},
+	{"sessions", `
+setsid sh -c 'setsid sh -c "echo up; sleep 1000; :" & echo up; wait' & echo up; wait`},
 	// One goes on under its tracer, the other stays stopped.
 	{"traced", `
 exec perl -MPOSIX -e '$n = (POSIX::uname)[4] eq "x86_64" ? 101 : 117;

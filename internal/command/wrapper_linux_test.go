@@ -2,10 +2,8 @@ package command
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -183,6 +181,20 @@ END
 	{"what ends a command does not reach the next", `
 		holdfast elect a -- sh -c 'echo >>runs; test $(wc -l <runs) = 9 && exit 5; holdfast break a --yes >/dev/null; exec sleep 1000' 2>err; echo $?`, "5"},
 
+	// The parent of holdfast sees how the command, or a wait, has ended.
+	{"SIGINT ends it", endsRow(syscall.SIGINT), ""},
+	{"SIGTERM ends it", endsRow(syscall.SIGTERM), ""},
+	{"SIGHUP ends it", endsRow(syscall.SIGHUP), ""},
+	{"SIGQUIT ends it", endsRow(syscall.SIGQUIT), ""},
+	{"a command that handles the signal has an exit code", `
+		holdfast run a -- sh -c 'trap "exit 143" TERM; >ready; while :; do sleep .01; done' & until test -e ready; do sleep .01; done
+		exec perl -e 'kill TERM, $ARGV[0]; waitpid $ARGV[0], 0; print $? >> 8' $!`, "143"},
+	{"a candidate that waits, or has no command, tells systemd that it is ready", `
+		perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "notify"); open F, ">told";
+			for my $i (1, 2) { $s->recv(my $m, 99); print "$m\n"; open F, ">ready" }' & told=$!; until test -e told; do sleep .01; done
+		export NOTIFY_SOCKET=$PWD/notify; holdfast elect a -- sleep 1000 & holdfast elect a -- sleep 1000 & until test -e ready; do sleep .01; done
+		holdfast elect b --http 127.0.0.1:0 2>err & wait $told; kill %2 %3 %4`, "READY=1 READY=1"},
+
 	// It ends here, as docs/cli.md says.
 	{"both are killed, and a daemon has the descriptors open", bothKilledRow(""), "lives 75"},
 	{"both are killed, and a daemon has closed its descriptors", bothKilledRow("POSIX::close($_) for 0..255;"), "lives 0"},
@@ -234,6 +246,29 @@ END
 		>go; wait $!; echo $?; grep -c waiting out; grep '^it is ours' out | tr -d '\r'`, "0 1 it is ours"},
 }
 
+// endsRow sends a signal to holdfast when its command runs, or it has begun to wait. Its parent, such
+// as a shell in a loop or systemd, sees an end by that signal, and no exit code.
+func endsRow(sig syscall.Signal) string {
+	return `
+		echo 'echo ready; exec sleep 1000' >sleeper; holdfast run held -- sh -c '>has; exec sleep 1000' & until test -e has; do sleep .01; done
+		while read verb; do perl -e '
+			$p = open(OUT, "-|") // die; if (!$p) { open STDERR, ">&", STDOUT; exec "holdfast", @ARGV } sysread OUT, $_, 99;
+			kill ` + fmt.Sprint(int(sig)) + `, $p; waitpid $p, 0; print "$? of @ARGV\n" if ($? & 127) != ` + fmt.Sprint(int(sig)) + `' -- $verb
+		done <<'END'
+run a -- sh ./sleeper
+once a --every 1h -- sh ./sleeper
+elect a -- sh ./sleeper
+run held -v -- true
+elect held -v -- true
+elect held --http 127.0.0.1:0
+acquire held -v
+wait held -v
+ls --watch
+ui --listen 127.0.0.1:0
+END
+		kill %1`
+}
+
 // bothKilledRow kills both processes at one stroke, as members of the group of a terminal, which
 // the command has left. It prints whether a daemon of the command, which has run what is given in
 // Perl, lives, and how an attempt to take the lock ends.
@@ -260,138 +295,6 @@ func TestWrapper(t *testing.T) {
 			out, err := cmd.Output()
 			if got := strings.Join(strings.Fields(string(out)), " "); got != row.want {
 				t.Errorf("%q, want %q (%v)", got, row.want, err)
-			}
-		})
-	}
-}
-
-// A signal that ends the command, or a wait, of holdfast ends holdfast too: its parent, such as a
-// shell in a loop or systemd, sees an end by that signal, and no exit code.
-func TestEndsBySignal(t *testing.T) {
-	sleeper := "echo ready; exec sleep 1000"
-	for _, verb := range [][]string{
-		{"run", "a", "--", "sh", "-c", sleeper},
-		{"once", "a", "--every", "1h", "--", "sh", "-c", sleeper},
-		{"elect", "a", "--", "sh", "-c", sleeper},
-		{"run", "held", "-v", "--", "true"},
-		{"elect", "held", "-v", "--", "true"},
-		{"elect", "held", "--http", "127.0.0.1:0"},
-		{"acquire", "held", "-v"},
-		{"wait", "held", "-v"},
-		{"ls", "--watch"},
-		{"ui", "--listen", "127.0.0.1:0"},
-	} {
-		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-			t.Run(fmt.Sprintf("%s %s %v", verb[0], verb[1], sig), func(t *testing.T) {
-				dir := t.TempDir()
-				start := func(args ...string) *exec.Cmd {
-					cmd := exec.CommandContext(t.Context(), "holdfast", args...)
-					cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOLDFAST_STORE=file:locks")
-					out, err := cmd.StdoutPipe()
-					if err != nil {
-						t.Fatal(err)
-					}
-					cmd.Stderr = cmd.Stdout
-					if err := cmd.Start(); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := out.Read(make([]byte, 100)); err != nil { // it has begun to wait, or its command to run
-						t.Fatal(err)
-					}
-					return cmd
-				}
-				holder := start("run", "held", "--", "sh", "-c", sleeper)
-				cmd := start(verb...)
-				if err := cmd.Process.Signal(sig); err != nil {
-					t.Fatal(err)
-				}
-				_ = cmd.Wait()
-				if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig {
-					t.Errorf("it has ended with %v", cmd.ProcessState)
-				}
-				_ = holder.Process.Signal(syscall.SIGTERM)
-				_ = holder.Wait()
-			})
-		}
-	}
-	// A command that handles the signal has an exit code, and so has holdfast.
-	out, _ := exec.CommandContext(t.Context(), "bash", "-c", `cd "$0"; HOLDFAST_STORE=file:locks holdfast run a -- sh -c '
-		trap "exit 143" TERM; >ready; while :; do sleep .01; done' & until test -e ready; do sleep .01; done; exec perl -e '
-		kill TERM, $ARGV[0]; waitpid $ARGV[0], 0; print $?>>8' $!`, t.TempDir()).Output()
-	if string(out) != "143" {
-		t.Errorf("exit code %s", out)
-	}
-}
-
-// A candidate that waits tells systemd that it is ready, and so does one without a command.
-func TestStandbyIsReady(t *testing.T) {
-	dir := t.TempDir()
-	socket, err := net.ListenPacket("unixgram", filepath.Join(dir, "notify"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	start := func(args ...string) {
-		cmd := exec.CommandContext(t.Context(), "holdfast", append([]string{"elect"}, args...)...)
-		cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:"+dir+"/locks", "NOTIFY_SOCKET="+socket.LocalAddr().String())
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			_ = cmd.Wait()
-		})
-	}
-	ready := func() {
-		t.Helper()
-		text := make([]byte, 100)
-		_ = socket.SetReadDeadline(time.Now().Add(testTimeout))
-		if n, _, err := socket.ReadFrom(text); err != nil || string(text[:n]) != "READY=1" {
-			t.Errorf("%q, %v", text[:n], err)
-		}
-	}
-	start("a", "--", "sleep", "1000")
-	start("a", "--", "sleep", "1000")
-	ready()
-	start("b", "--http", "127.0.0.1:0")
-	ready()
-}
-
-// A command that takes all processes that its user may have ends neither of the two, and neither is
-// kept from ending it. The limit is that of another user, or of a namespace of users.
-func TestLimitOfProcesses(t *testing.T) {
-	dir := openTempDir(t)
-	program := installProgram(t, dir)
-	const fill = `$SIG{TERM} = "IGNORE"; while (defined($p = fork)) { if (!$p) { setpgrp; sleep 1000; exit } push @p, $p } open F, ">full"; `
-	for i, row := range []struct{ name, fault, perl, want string }{
-		{"all are let go", "", `select undef, undef, undef, 2; kill KILL, @p; exit 7`, "7"},
-		{"max-hold", "", `sleep 1000`, "121"},
-		{"supervisor killed", `kill -9 $(pgrep -x supervisor -P $!);`, `sleep 1000`, "121"},
-		{"parent killed", `kill -9 $!;`, `sleep 1000`, "137"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			dir, as := openTempDir(t), []string{"unshare", "--user", "--map-current-user"}
-			if os.Geteuid() == 0 { // A limit does not bind root in any namespace.
-				uid := fmt.Sprint(54000 + os.Getpid()%1000*4 + i)
-				as = []string{"setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"}
-			}
-			cmd := exec.CommandContext(t.Context(), as[0], append(as[1:], "bash", "-c",
-				`ulimit -u 60; cd "$0"; "$1" run a --ttl 2s --kill-after 100ms --max-hold 6s -- perl -e "$2" &
-				for i in {1..3000}; do test -e full && break; /bin/true; done; `+row.fault+` wait $!; echo $?`, dir, program, fill+row.perl+"\n# "+dir)...)
-			cmd.Env = append(os.Environ(), "HOLDFAST_STORE=file:locks")
-			out, err := cmd.Output()
-			if got := strings.TrimSpace(string(out)); got != row.want {
-				t.Errorf("exit code %s, want %s (%v)", got, row.want, err)
-			}
-			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				left, _ := exec.CommandContext(t.Context(), "pgrep", "-f", dir).Output()
-				if len(left) == 0 {
-					break
-				}
-				if row.fault == "" || time.Since(began) > testTimeout {
-					t.Fatalf("left: %s", left)
-				}
 			}
 		})
 	}
