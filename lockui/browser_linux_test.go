@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -219,22 +217,12 @@ func TestBrowser(t *testing.T) {
 // A browser is a Chromium without a window, which is driven over a pipe: no port, no library.
 type browser struct {
 	t       *testing.T
-	to      io.Writer
+	to      *os.File
+	from    *os.File
+	lines   *bufio.Reader // of from
 	session string
-
-	mu      sync.Mutex
-	id      int
-	answers map[int]chan reply
+	id      int      // of the last command
 	faults  []string // exceptions and errors on the console
-}
-
-// A reply is a message of the browser: the answer to a command, or an event.
-type reply struct {
-	ID     int
-	Method string
-	Params json.RawMessage
-	Result json.RawMessage
-	Error  *struct{ Message string }
 }
 
 // startBrowser starts a browser with one page.
@@ -265,8 +253,7 @@ func startBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	_, _ = fromUs.Close(), toUs.Close()
-	b := &browser{t: t, to: toBrowser, answers: map[int]chan reply{}}
-	go b.read(fromBrowser)
+	b := &browser{t: t, to: toBrowser, from: fromBrowser, lines: bufio.NewReader(fromBrowser)}
 	t.Cleanup(func() {
 		b.session = ""
 		b.call("Browser.close", nil, nil)
@@ -284,34 +271,6 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-func (b *browser) read(from io.Reader) {
-	r := bufio.NewReader(from)
-	for {
-		text, err := r.ReadBytes(0)
-		if err != nil {
-			return // the end of the browser
-		}
-		var m reply
-		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
-			panic(err)
-		}
-		b.mu.Lock()
-		if c := b.answers[m.ID]; m.ID > 0 && c != nil {
-			delete(b.answers, m.ID)
-			c <- m
-		}
-		var p struct {
-			Type  string
-			Entry struct{ Level, Text, URL string }
-		}
-		_ = json.Unmarshal(m.Params, &p)
-		if m.Method == "Runtime.exceptionThrown" || m.Method == "Runtime.consoleAPICalled" && p.Type == "error" || p.Entry.Level == "error" {
-			b.faults = append(b.faults, string(m.Params))
-		}
-		b.mu.Unlock()
-	}
-}
-
 // call sends a command and waits for its result.
 func (b *browser) call(method string, params any, result any) {
 	b.t.Helper()
@@ -320,13 +279,11 @@ func (b *browser) call(method string, params any, result any) {
 	}
 }
 
-// try is call, but returns the error that the browser answers.
+// try is call, but returns the error that the browser answers. It notes the faults that the browser
+// has reported before.
 func (b *browser) try(method string, params any, result any) error {
 	b.t.Helper()
-	b.mu.Lock()
 	b.id++
-	c := make(chan reply, 1)
-	b.answers[b.id] = c
 	command := map[string]any{"id": b.id, "method": method}
 	if params != nil {
 		command["params"] = params
@@ -338,23 +295,34 @@ func (b *browser) try(method string, params any, result any) error {
 	if err == nil {
 		_, err = b.to.Write(append(text, 0))
 	}
-	b.mu.Unlock()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	select {
-	case m := <-c:
-		if m.Error != nil {
-			return errors.New(m.Error.Message)
-		}
-		if result != nil {
-			if err := json.Unmarshal(m.Result, result); err != nil {
-				b.t.Fatal(err)
+	_ = b.from.SetReadDeadline(time.Now().Add(time.Minute))
+	for err == nil {
+		var m struct {
+			ID     int
+			Method string
+			Params struct {
+				Type  string
+				Entry struct{ Level string }
 			}
+			Result json.RawMessage
+			Error  *struct{ Message string }
 		}
-	case <-time.After(time.Minute):
-		b.t.Fatalf("%s: no answer of the browser", method)
+		if text, err = b.lines.ReadBytes(0); err != nil {
+			break
+		}
+		_ = json.Unmarshal(text[:len(text)-1], &m) // the parameters of some events are others
+		switch {
+		case m.ID == b.id && m.Error != nil:
+			return errors.New(m.Error.Message)
+		case m.ID == b.id && result != nil:
+			return json.Unmarshal(m.Result, result)
+		case m.ID == b.id:
+			return nil
+		case m.Method == "Runtime.exceptionThrown" || m.Method == "Runtime.consoleAPICalled" && m.Params.Type == "error" || m.Params.Entry.Level == "error":
+			b.faults = append(b.faults, string(text))
+		}
 	}
+	b.t.Fatalf("%s: no answer of the browser: %v", method, err)
 	return nil
 }
 
@@ -433,8 +401,6 @@ func (b *browser) setDark(dark bool) {
 func (b *browser) checkFaults(except string) {
 	b.t.Helper()
 	b.open("about:blank")
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, fault := range b.faults {
 		if except == "" || !strings.Contains(fault, except) {
 			b.t.Errorf("the console: %s", fault)
