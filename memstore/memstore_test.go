@@ -151,53 +151,6 @@ func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	return res.Token
 }
 
-// A place that becomes a hold is told to the store that made it, and so is a hold that is broken.
-func TestNoticesGoToTheStoreOfTheEntry(t *testing.T) {
-	a, b := Named("notices"), Named("notices")
-	defer a.Close()
-	defer b.Close()
-	var told []string
-	a.Notify(func(_, owner string, token int64) { told = append(told, fmt.Sprint("a ", owner, " ", token > 0)) })
-	b.Notify(func(_, owner string, token int64) { told = append(told, fmt.Sprint("b ", owner, " ", token > 0)) })
-	for i, s := range []*Store{a, b} {
-		req := driver.Request{Name: "n", Owner: fmt.Sprint(i), Holder: "h", TTL: time.Minute, Place: time.Minute}
-		if _, err := s.Acquire(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if ended, err := b.Break(t.Context(), "n", 0); err != nil || len(ended) != 1 || ended[0].Waiting != 1 {
-		t.Errorf("Break ends %v, %v", ended, err)
-	}
-	if got, want := fmt.Sprint(told), "[b 1 true a 0 false]"; got != want {
-		t.Errorf("told %s, want %s", got, want)
-	}
-}
-
-// A waiter whose turn has come by time is told when free names are removed, too.
-func TestRemovalOfNamesTells(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		defer s.Close()
-		var told []string
-		s.Notify(func(name, owner string, token int64) {
-			told = append(told, fmt.Sprint(name, " ", owner, " ", token > 0))
-		})
-		for i, owner := range []string{"a", "b"} {
-			req := driver.Request{Name: "n", Owner: owner, Holder: "h", TTL: time.Second, Place: time.Minute}
-			if res, err := s.Acquire(t.Context(), req); err != nil || res.Granted != (i == 0) {
-				t.Fatal(res, err)
-			}
-		}
-		time.Sleep(2 * time.Second)
-		for i := range 100 {
-			take(t, s, fmt.Sprint(i), 0)
-		}
-		if got, want := fmt.Sprint(told), "[n b true]"; got != want {
-			t.Errorf("told %s, want %s", got, want)
-		}
-	})
-}
-
 // A grain prolongs whatever ends: a hold, a renewed one, a place and a keep.
 func TestGrain(t *testing.T) {
 	const grain = 3 * time.Second
