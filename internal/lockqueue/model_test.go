@@ -1,6 +1,7 @@
 package lockqueue_test
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -51,26 +52,7 @@ type protocol struct {
 	block      uint8 // tokens of a grant, which clients use one after the other
 	crash      bool
 	waits      bool
-	violates   string
-
-	fromReceipt    bool // a deadline counts from the receipt of a reply
-	noticeReceipt  bool // a deadline counts from the receipt of a notice
-	noticeLastSent bool // a notice confirms a renewal that has no answer
-	noticeForEnded bool // a notice counts for an owner that has ended
-	lossNotFinal   bool // an answer counts for an owner that has ended
-	turnLate       bool // a hold is passed on within a client after its deadline
-	noLook         bool // waiters rely on notices
-	undoOpen       bool // what has become of an Acquire is undone while its owner goes on
-	sameOwner      bool // an owner acquires twice
-	renewShortens  bool // a renewal sets the end
-	promotionSets  bool // a place that becomes a hold has another end than it had
-	ownLimit       bool // only the Limit of the newcomer counts
-	silentGiveUp   bool // the end of a place promotes none
-	blockOfOne     bool // a block has one token in the store
-	doubledGranted bool // an Acquire that comes twice is granted twice
-	passedAndTold  bool // a place may be told that it holds, and is passed over
-	sweepByList    bool // a renewal ends all other entries of the client
-	placeUndone    bool // a crash undoes the prolongation of a place
+	violates   string // what is found when what the name says is so
 }
 
 var (
@@ -95,24 +77,24 @@ var protocols = []protocol{
 	{name: "two attempts", limits: xx, attempts: 2, messages: 2, ticks: 3, place: 1, renewals: none},
 	{name: "every wait ends", limits: xx, messages: 2, ttl: 4, ticks: 2, crash: true, waits: true, renewals: none},
 
-	{name: "deadline from the receipt", limits: xx, fromReceipt: true, violates: "beyond"},
-	{name: "notice from the receipt", limits: xx, noticeReceipt: true, violates: "beyond"},
-	{name: "notice confirms what is not answered", limits: xx, noticeLastSent: true, violates: "beyond"},
-	{name: "notice after the end", limits: xx, noticeForEnded: true, messages: 2, violates: "without a hold"},
-	{name: "loss is not final", limits: xx, lossNotFinal: true, violates: "without a hold"},
-	{name: "turn after the deadline", limits: xx, block: 2, turnLate: true, violates: "tokens"},
-	{name: "waiters do not look", limits: xx, ttl: 4, ticks: 2, crash: true, noLook: true, waits: true, violates: "waits"},
-	{name: "an open Acquire is undone", limits: xx, undoOpen: true, violates: "without a hold"},
-	{name: "the same owner again", limits: xx, sameOwner: true, violates: "believes"},
-	{name: "renewal shortens", limits: xx, messages: 2, ttl: 3, place: 1, renewals: []uint8{2, 0}, releases: []uint8{0, 1}, renewShortens: true, violates: "believes"},
-	{name: "promotion sets the end", limits: xx, promotionSets: true, violates: "believes"},
-	{name: "only the own limit", limits: sxs, messages: 2, ticks: 3, place: 1, ownLimit: true, violates: "prefix"},
-	{name: "giving up promotes none", limits: sxs, messages: 2, ticks: 3, place: 1, silentGiveUp: true, violates: "told"},
-	{name: "one token for two", limits: xx, block: 2, blockOfOne: true, violates: "tokens"},
-	{name: "doubled Acquire is granted", limits: xx, ttl: 3, place: 1, doubled: 1, doubledGranted: true, violates: "beyond"},
-	{name: "passed over and told", limits: xx, passedAndTold: true, violates: "without a hold"},
-	{name: "sweep by list", limits: xx, attempts: 2, messages: 2, sweepByList: true, violates: "without a hold"},
-	{name: "a crash undoes a prolongation", limits: xx, placeUndone: true, violates: "beyond"},
+	{name: "a deadline counts from the receipt of a reply", limits: xx, violates: "beyond"},
+	{name: "a deadline counts from the receipt of a notice", limits: xx, violates: "beyond"},
+	{name: "a notice confirms a renewal that has no answer", limits: xx, violates: "beyond"},
+	{name: "a notice counts for an owner that has ended", limits: xx, messages: 2, violates: "without a hold"},
+	{name: "an answer counts for an owner that has ended", limits: xx, violates: "without a hold"},
+	{name: "a hold is passed on within a client after its deadline", limits: xx, block: 2, violates: "tokens"},
+	{name: "waiters rely on notices", limits: xx, ttl: 4, ticks: 2, crash: true, waits: true, violates: "waits"},
+	{name: "what has become of an Acquire is undone while its owner goes on", limits: xx, violates: "without a hold"},
+	{name: "an owner acquires twice", limits: xx, violates: "believes"},
+	{name: "a renewal sets the end", limits: xx, messages: 2, ttl: 3, place: 1, renewals: []uint8{2, 0}, releases: []uint8{0, 1}, violates: "believes"},
+	{name: "a place that becomes a hold has another end than it had", limits: xx, violates: "believes"},
+	{name: "only the Limit of the newcomer counts", limits: sxs, messages: 2, ticks: 3, place: 1, violates: "prefix"},
+	{name: "the end of a place promotes none", limits: sxs, messages: 2, ticks: 3, place: 1, violates: "told"},
+	{name: "a block has one token in the store", limits: xx, block: 2, violates: "tokens"},
+	{name: "an Acquire that comes twice is granted twice", limits: xx, ttl: 3, place: 1, doubled: 1, violates: "beyond"},
+	{name: "a place may be told that it holds, and is passed over", limits: xx, violates: "without a hold"},
+	{name: "a renewal ends all other entries of the client", limits: xx, attempts: 2, messages: 2, violates: "without a hold"},
+	{name: "a crash undoes the prolongation of a place", limits: xx, violates: "beyond"},
 }
 
 // The contract holds, and the search finds a history that breaks each broken variant.
@@ -203,25 +185,14 @@ type model struct {
 }
 
 func newModel(p protocol) *model {
-	set := func(value *uint8, to uint8) {
-		if *value == 0 {
-			*value = to
-		}
-	}
-	set(&p.ttl, 2)
-	set(&p.place, 2)
-	set(&p.ticks, 4)
-	set(&p.block, 1)
+	p.ttl, p.place, p.ticks = cmp.Or(p.ttl, 2), cmp.Or(p.place, 2), cmp.Or(p.ticks, 4)
+	p.block, p.messages, p.attempts = cmp.Or(p.block, 1), cmp.Or(p.messages, modelMessages), max(p.attempts, 1)
 	if p.renewals == nil {
 		p.renewals = each
 	}
 	if p.releases == nil {
 		p.releases = each
 	}
-	if p.messages == 0 {
-		p.messages = modelMessages
-	}
-	p.attempts = max(p.attempts, 1)
 	return &model{protocol: p, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 }
 
@@ -257,7 +228,7 @@ func (m *model) explore(s state) {
 
 // forget drops what can have no effect any more, so that fewer states differ.
 func (m *model) forget(s *state) {
-	keepAll := m.lossNotFinal || m.noticeForEnded
+	keepAll := m.name == "an answer counts for an owner that has ended" || m.name == "a notice counts for an owner that has ended"
 	for o := range m.owners() {
 		c := &s.clients[o]
 		if c.confirmed <= s.now {
@@ -282,15 +253,7 @@ func (m *model) forget(s *state) {
 			s.entries[i].until = 0
 		}
 	}
-	slices.SortFunc(s.messages[:], func(a, b message) int {
-		switch a, b := a.rank(), b.rank(); {
-		case a < b:
-			return 1
-		case a > b:
-			return -1
-		}
-		return 0
-	})
+	slices.SortFunc(s.messages[:], func(a, b message) int { return cmp.Compare(b.rank(), a.rank()) })
 }
 
 func (a message) rank() uint64 {
@@ -343,7 +306,7 @@ func (m *model) expand(s state, reach func(state, func() string)) {
 		m.breakAll(&t)
 		reach(t, func() string { return "all holds are broken" })
 	}
-	if m.placeUndone {
+	if m.name == "a crash undoes the prolongation of a place" {
 		for i, e := range s.entries {
 			if e.until > s.now+1 && !e.told {
 				t := s
@@ -390,7 +353,7 @@ func (m *model) clientSteps(s state, o uint8, reach func(state, string)) {
 		})
 		return
 	case ended:
-		if m.sameOwner && !c.again {
+		if m.name == "an owner acquires twice" && !c.again {
 			step("acquires again", func(t *state, c *client) bool {
 				*c = client{phase: requesting, sent: s.now, again: true, releases: c.releases}
 				return m.send(t, message{kind: acquire, owner: o, sent: s.now})
@@ -404,18 +367,18 @@ func (m *model) clientSteps(s state, o uint8, reach func(state, string)) {
 		}
 		return
 	}
-	if m.undoOpen && c.phase == requesting && c.releases > 0 {
+	if m.name == "what has become of an Acquire is undone while its owner goes on" && c.phase == requesting && c.releases > 0 {
 		step("undoes its Acquire", func(t *state, c *client) bool {
 			c.releases--
 			c.newest++
 			return m.send(t, message{kind: release, owner: o})
 		})
 	}
-	if c.renewals > 0 && !m.noLook {
+	if c.renewals > 0 && m.name != "waiters rely on notices" {
 		step("sends Renew", func(t *state, c *client) bool {
 			c.renewals--
 			c.newest++
-			c.look, c.raised = false, m.noticeLastSent
+			c.look, c.raised = false, m.name == "a notice confirms a renewal that has no answer"
 			msg := message{kind: renew, owner: o, sent: s.now, asked: m.place, token: c.token, request: c.newest}
 			if c.phase == held {
 				msg.asked = m.ttl
@@ -424,7 +387,7 @@ func (m *model) clientSteps(s state, o uint8, reach func(state, string)) {
 		})
 	}
 	step("ends", func(t *state, c *client) bool { c.end(); return true })
-	if c.phase == held && c.turns+1 < m.block && (s.now < c.confirmed && !c.look || m.turnLate) {
+	if c.phase == held && c.turns+1 < m.block && (s.now < c.confirmed && !c.look || m.name == "a hold is passed on within a client after its deadline") {
 		step("passes its hold on", func(t *state, c *client) bool {
 			c.turns++
 			m.begin(t, o, c.token+c.turns)
@@ -464,7 +427,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 			Owner: ownerNames[e.owner-1], Token: int64(e.token), Tokens: int(m.block), Limit: m.limit(e.owner - 1),
 			Until: time.Duration(e.until), Kept: e.kept, Data: e.owner - 1,
 		}
-		if m.ownLimit && e.told {
+		if m.name == "only the Limit of the newcomer counts" && e.told {
 			full.Limit = driver.Shared
 		}
 		m.queue.Restore([]lockqueue.Entry[uint8]{full})
@@ -480,7 +443,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 		for _, p := range promoted {
 			told = told || p.Owner == e.Owner
 		}
-		if m.promotionSets && told && !was.told && e.Data != self {
+		if m.name == "a place that becomes a hold has another end than it had" && told && !was.told && e.Data != self {
 			e.Until = time.Duration(s.now + 1)
 		}
 		s.entries[i] = entry{owner: e.Data + 1, until: uint8(e.Until), token: uint8(e.Token), told: told, kept: e.Kept}
@@ -513,7 +476,7 @@ func (m *model) store(s *state, msg message) {
 		var err error
 		m.change(s, msg.owner, func(now time.Duration, c *lockqueue.Counter) (promoted []lockqueue.Entry[uint8]) {
 			tokens := int(m.block)
-			if m.blockOfOne {
+			if m.name == "a block has one token in the store" {
 				tokens = 1
 			}
 			own, promoted, err = m.queue.Acquire(&driver.Request{
@@ -523,7 +486,7 @@ func (m *model) store(s *state, msg message) {
 		})
 		e := s.find(msg.owner)
 		if err != nil {
-			if !m.doubledGranted || e == nil || !e.told {
+			if m.name != "an Acquire that comes twice is granted twice" || e == nil || !e.told {
 				return
 			}
 			own.State = driver.Held
@@ -538,7 +501,7 @@ func (m *model) store(s *state, msg message) {
 	case renew:
 		var own driver.Entry
 		m.change(s, msg.owner, func(now time.Duration, c *lockqueue.Counter) (promoted []lockqueue.Entry[uint8]) {
-			if m.sweepByList {
+			if m.name == "a renewal ends all other entries of the client" {
 				for o := range m.owners() {
 					if o != msg.owner && m.client(o) == m.client(msg.owner) {
 						m.queue.Release(ownerNames[o], 0, now)
@@ -551,7 +514,7 @@ func (m *model) store(s *state, msg message) {
 		reply.kind, reply.state, reply.asked = renewed, own.State, msg.asked
 		if e := s.find(msg.owner); e != nil && own.State != driver.Lost {
 			reply.token = e.token
-			if m.renewShortens {
+			if m.name == "a renewal sets the end" {
 				e.until = s.now + msg.asked
 			}
 		}
@@ -559,7 +522,7 @@ func (m *model) store(s *state, msg message) {
 		e := s.find(msg.owner)
 		m.change(s, msg.owner, func(now time.Duration, _ *lockqueue.Counter) []lockqueue.Entry[uint8] {
 			_, promoted := m.queue.Release(name, time.Duration(msg.asked), now)
-			if m.silentGiveUp && e != nil && !e.told {
+			if m.name == "the end of a place promotes none" && e != nil && !e.told {
 				return nil
 			}
 			return promoted
@@ -568,7 +531,7 @@ func (m *model) store(s *state, msg message) {
 	default:
 		m.change(s, nobody, func(now time.Duration, _ *lockqueue.Counter) []lockqueue.Entry[uint8] {
 			promoted := m.queue.Settle(now)
-			if m.passedAndTold {
+			if m.name == "a place may be told that it holds, and is passed over" {
 				for _, p := range promoted {
 					m.send(s, message{kind: notice, owner: p.Data, token: uint8(p.Token)})
 					_, more := m.queue.Release(p.Owner, 0, now)
@@ -598,7 +561,7 @@ func (c *client) end() { c.phase, c.turns, c.look = ended, 0, false }
 
 // begin notes that a client begins to believe in a token.
 func (m *model) begin(s *state, o, token uint8) {
-	if m.sameOwner || s.clients[o].broken {
+	if m.name == "an owner acquires twice" || s.clients[o].broken {
 		return
 	}
 	if m.limit(o) == 1 {
@@ -631,12 +594,12 @@ func (m *model) read(s *state, msg message) {
 		return
 	}
 	end := msg.sent + msg.asked
-	if m.fromReceipt {
+	if m.name == "a deadline counts from the receipt of a reply" {
 		end = s.now + msg.asked
 	}
 	switch {
 	case c.phase == ended:
-		if m.lossNotFinal && msg.state == driver.Held {
+		if m.name == "an answer counts for an owner that has ended" && msg.state == driver.Held {
 			c.confirmed = max(c.confirmed, end)
 			m.hold(s, msg.owner, msg.token)
 		}
@@ -657,7 +620,7 @@ func (m *model) read(s *state, msg message) {
 
 func (m *model) readNotice(s *state, c *client, msg message) {
 	switch {
-	case c.phase == ended && m.noticeForEnded && msg.token != 0:
+	case c.phase == ended && m.name == "a notice counts for an owner that has ended" && msg.token != 0:
 		c.confirmed = max(c.confirmed, c.sent+m.place)
 		m.hold(s, msg.owner, msg.token)
 	case c.phase == ended:
@@ -666,7 +629,7 @@ func (m *model) readNotice(s *state, c *client, msg message) {
 	case c.phase == held || c.token != 0 && c.token != msg.token:
 	default:
 		c.confirmed = max(c.confirmed, c.sent+m.place) // the notice proves that the Acquire has arrived
-		if m.noticeReceipt || m.noticeLastSent && c.raised {
+		if m.name == "a deadline counts from the receipt of a notice" || m.name == "a notice confirms a renewal that has no answer" && c.raised {
 			c.confirmed = max(c.confirmed, s.now+m.place)
 		}
 		if c.confirmed > s.now {
@@ -747,7 +710,7 @@ func (m *model) everyWaitEnds(s state) bool {
 			if c.crashed || c.phase != requesting && c.phase != waiting {
 				continue
 			}
-			if waits = true; !m.noLook {
+			if waits = true; m.name != "waiters rely on notices" {
 				c.newest++
 				m.store(&s, message{kind: renew, owner: o, sent: s.now, asked: m.place, token: c.token, request: c.newest})
 				for i, msg := range s.messages {
