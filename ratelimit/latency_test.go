@@ -118,9 +118,9 @@ func TestSlidingWindow(t *testing.T) {
 			var callers []*ratelimit.Limiter
 			for range 3 {
 				limit := ratelimit.New(storetest.Client(t, store, ""), test.n, test.window)
-				callers = append(callers, limit, limit, limit)
+				callers = append(callers, limit, limit)
 			}
-			length := 100 * test.window
+			length := 40 * test.window
 			passed := callBy(t, callers, length, test.window/50, func(limit *ratelimit.Limiter) error {
 				return limit.Take(t.Context(), "key")
 			})
