@@ -24,11 +24,9 @@ var errAgain = errors.New("the owner has an entry already")
 // next one makes an entry, whatever has come since. Without, it makes a hold, if that would hold
 // and nothing has come. Another follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
+	if err = s.check(ctx); err != nil {
 		return res, err
 	}
-	defer cancel()
 	switch {
 	case req.Limit < 0 || req.Limit > driver.Shared:
 		return res, fmt.Errorf("%w: a limit of %d", driver.ErrInvalid, req.Limit)

@@ -174,11 +174,7 @@ func TestUsers(t *testing.T) {
 	writer, reader := as(t, "writer"), as(t, "dashboard")
 	const owner = "owner-secret"
 	held := grant(t, writer, request(owner, time.Hour))
-	waiter := request(owner+"-2", time.Hour)
-	waiter.Place = time.Hour
-	if res, err := writer.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
-		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
-	}
+	waitFor(t, writer, "name", owner+"-2")
 	recs, err := reader.Lookup(t.Context(), "name")
 	if err != nil || len(recs) != 1 || recs[0].Token != held.Token || recs[0].Waiting != 1 || recs[0].Remaining <= 0 {
 		t.Errorf("Lookup: %+v, %v", recs, err)
@@ -210,16 +206,25 @@ func TestUsers(t *testing.T) {
 
 	// A user with rights elsewhere, and a key on the leases of others, stops no lock: from release
 	// 3.5 on, a server refuses a lease to a user without the right to write all of its keys.
-	neighbor := as(t, "neighbor")
+	neighbor, other := as(t, "neighbor"), as(t, "writer")
 	for n := range 3 {
+		req := request("owner", time.Minute) // on a lease without keys
+		req.Name = fmt.Sprint("beside a neighbor ", n)
+		grant(t, other, req)
+		_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		must(t, err)
 		leases, err := root.Leases(t.Context())
 		must(t, err)
 		for i, l := range leases.Leases {
 			_, _ = neighbor.client.Put(t.Context(), fmt.Sprint("other/", i), "", clientv3.WithLease(l.ID)) // A server may refuse it.
 		}
-		req := request("owner", time.Hour)
-		req.Name = fmt.Sprint("beside a neighbor ", n)
-		grant(t, writer, req)
+		grant(t, other, req)
+		renew := driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL}
+		if entries, err := other.Renew(t.Context(), []driver.RenewRequest{renew, renew}); err != nil || entries[0].State != driver.Held {
+			t.Errorf("Renew: %v, %v, want Held", entries, err)
+		}
+		_, err = other.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		must(t, err)
 	}
 }
 

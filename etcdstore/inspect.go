@@ -19,11 +19,6 @@ import (
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
 	q, err := s.readQueue(ctx, name)
 	if err != nil {
 		return nil, err
@@ -34,12 +29,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		readCtx, cancel, err := s.begin(ctx)
-		defer cancel()
-		var resp *pb.RangeResponse
-		if err == nil {
-			resp, err = s.read(readCtx, s.lockKeys+prefix, inOrder...)
-		}
+		resp, err := s.read(ctx, s.lockKeys+prefix, inOrder...)
 		if err != nil {
 			yield(driver.Record{}, err)
 			return

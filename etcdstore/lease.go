@@ -66,21 +66,24 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
-// caller whose turn it is grants the lease or keeps it alive, also for those that wait.
+// caller whose turn it is grants the lease or keeps it alive, also for those that wait. What is
+// certain counts from before the request.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
-	for try := 0; ; try++ {
+	for hasTurn := false; ; hasTurn = true {
 		s.mu.Lock()
 		if s.alive.Err() == nil {
 			s.sweeper.Do(func() { s.group.Go(s.sweep) })
 		}
 		l := s.leases[seconds]
-		isThere := l != nil && (l.certain.IsZero() || l.lasts(time.Now()))
-		isReady := isThere && l.lasts(end)
+		if l != nil && !l.certain.IsZero() && !l.lasts(time.Now()) {
+			l = nil
+		}
+		isReady := l != nil && l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
 		}
-		if try == 0 {
+		if !hasTurn {
 			select {
 			case s.turn <- struct{}{}:
 				defer func() { <-s.turn }()
@@ -89,48 +92,35 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
-		if !isThere {
-			l = &lease{seconds: seconds}
-		}
-		err := s.prolong(ctx, l)
-		hasForeignKey := errors.Is(err, rpctypes.ErrPermissionDenied) && isThere
-		if hasForeignKey || errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			s.mu.Lock()
-			delete(s.leases, seconds)
-			s.mu.Unlock()
-		} else if err != nil {
+		var sent time.Time
+		var id, left int64
+		err := s.send(ctx, true, func(ctx context.Context) (err error) {
+			if sent = time.Now(); l != nil {
+				left, err = s.keepAlive(ctx, l.id)
+				return err
+			}
+			s.grants++
+			req := &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: seconds}
+			resp, err := s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true)) // The client's hides that there is no leader.
+			id, left = resp.GetID(), resp.GetTTL()
+			return err
+		})
+		isLost := l != nil && errors.Is(err, rpctypes.ErrLeaseNotFound)
+		if err != nil && !isLost {
 			return nil, driver.NotApplied(err)
 		}
-	}
-}
-
-// prolong grants a lease, if it has no number yet, or keeps it alive. Its certain end counts from
-// before the request is sent.
-func (s *Store) prolong(ctx context.Context, l *lease) error {
-	return s.send(ctx, true, func(ctx context.Context) error {
-		sent, id, seconds, err := time.Now(), l.id, int64(0), error(nil)
-		if id != 0 {
-			seconds, err = s.keepAlive(ctx, id)
-		} else { // The method of the client hides that there is no leader.
-			s.grants++
-			req := &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: l.seconds}
-			var resp *pb.LeaseGrantResponse
-			resp, err = s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true))
-			id, seconds = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
-		}
-		if err != nil {
-			return err
-		}
+		certain := sent.Add(time.Duration(left) * time.Second)
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l.id == 0 {
-			l.id, s.leases[l.seconds] = id, l
+		switch {
+		case isLost:
+			delete(s.leases, seconds)
+		case l != nil:
+			l.certain = certain
+		default:
+			s.leases[seconds] = &lease{clientv3.LeaseID(id), seconds, certain}
 		}
-		if end := sent.Add(time.Duration(seconds) * time.Second); end.After(l.certain) {
-			l.certain = end
-		}
-		return nil
-	})
+		s.mu.Unlock()
+	}
 }
 
 // keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The

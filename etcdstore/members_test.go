@@ -43,14 +43,8 @@ func testCutOff(t *testing.T, cluster []*servers.Etcd, leads bool) {
 	alone, others := open(t, cluster[i]), open(t, cluster[(i+1)%3], cluster[(i+2)%3])
 	notices := noticesOf(alone)
 	held := grant(t, alone, request("owner", time.Hour))
-	waited := request("other", time.Hour)
-	waited.Name = "waited"
-	grant(t, others, waited)
-	waiter := waited
-	waiter.Owner, waiter.Place = "waiter", time.Hour
-	if res, err := alone.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
-		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
-	}
+	grant(t, others, driver.Request{Name: "waited", Owner: "other", TTL: time.Hour})
+	waitFor(t, alone, "waited", "waiter")
 	cluster[i].CutOff()
 	for name, owner := range map[string]string{"name": "owner", "waited": "other"} {
 		eventually(t, "release by the others", func() bool {
@@ -244,11 +238,7 @@ func TestCompaction(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	granted := noticesOf(s)
 	grant(t, other, request("owner", time.Hour))
-	req := request("waiter", time.Hour)
-	req.Place = time.Hour
-	if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
-		t.Fatalf("Acquire: %+v, %v", res, err)
-	}
+	waitFor(t, s, "name", "waiter")
 	target := c.proxies[0]
 	target.SetTarget("127.0.0.1:1") // no new connection succeeds
 	target.Reset()

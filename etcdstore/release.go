@@ -12,11 +12,9 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
+	if err = s.check(ctx); err != nil {
 		return false, err
 	}
-	defer cancel()
 	s.mu.Lock()
 	if e := s.entries[[2]string{req.Name, req.Owner}]; e != nil && e.unwatch != nil {
 		e.unwatch()
@@ -84,11 +82,6 @@ func (s *Store) endEntry(ctx context.Context, req driver.ReleaseRequest, isSweep
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) (ended []driver.Record, err error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
 	q, err := s.readQueue(ctx, name)
 	if err != nil {
 		return nil, err

@@ -30,11 +30,10 @@ type renewal struct {
 // its keys all holds on it. The queues of the others are read: what has not the lease that it
 // needs, what waits, and what is alone.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	ctx, cancel, err := s.begin(ctx)
+	err := s.check(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer cancel()
 	began := time.Now()
 	renewals, bySeconds := make([]renewal, len(reqs)), map[int64][]*renewal{}
 	s.mu.Lock()

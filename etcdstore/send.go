@@ -19,12 +19,10 @@ import (
 )
 
 const (
-	requestBound = 3 * time.Second        // of a request without a deadline, and of one for many calls
-	stuckAfter   = 250 * time.Millisecond // how long a request holds up others
-	answerBound  = time.Second            // of the first try of a request that may be repeated
-	inFlight     = 4                      // requests for many calls
-	maxOps       = 128                    // that a server allows in a transaction by default
-	maxCalls     = maxOps - 4             // in a request: a call has 4 operations at most, which count
+	requestBound = 3 * time.Second // of a request for many calls
+	answerBound  = time.Second     // of the first try of a request that may be repeated
+	maxOps       = 128             // that a server allows in a transaction by default
+	maxCalls     = maxOps - 4      // in a request: a call has 4 operations at most, which count
 )
 
 // A call is a transaction that may write. It is sent with others.
@@ -89,6 +87,9 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 
 // read reads keys as a majority confirms them, in a transaction: the client repeats none itself.
 func (s *Store) read(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *pb.RangeResponse, err error) {
+	if err = s.check(ctx); err != nil {
+		return nil, err
+	}
 	err = s.send(ctx, true, func(ctx context.Context) error {
 		txn, err := s.client.Do(ctx, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(key, opts...)}, nil))
 		if err == nil {

@@ -92,7 +92,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
 		Send: s.sendCalls, Name: func(c *call) string { return c.name },
-		InFlight: inFlight, Max: maxCalls, Bound: requestBound, StuckAfter: stuckAfter, MinInline: time.Millisecond,
+		InFlight: 4, Max: maxCalls, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: time.Millisecond,
 	}
 	switch {
 	case client == nil:
@@ -143,9 +143,8 @@ func (s *Store) Close() error {
 	}
 }
 
-// begin returns the context of a call, which has a deadline, or the error of one that need not
-// begin.
-func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+// check returns the error of a call that need not begin.
+func (s *Store) check(ctx context.Context) error {
 	err := ctx.Err()
 	switch {
 	case s.configErr != nil:
@@ -155,11 +154,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	case s.client.Ctx().Err() != nil:
 		err = fmt.Errorf("%w: the etcd client", driver.ErrClosed)
 	}
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}, driver.NotApplied(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestBound)
-	return ctx, cancel, driver.NotApplied(err)
+	return driver.NotApplied(err)
 }
 
 // forget removes the entry of an owner that is over, or that another Store has. If its Acquire may

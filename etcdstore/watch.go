@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// watchDelay is the age at which a hold is watched: shorter holds need no watch. An earlier break
-// is reported at that age.
+// watchDelay is the age at which a hold is watched: shorter holds need no watch. A server may take
+// 100 ms more to show what was before the watch.
 const watchDelay = 50 * time.Millisecond
 
 // watch begins the watch of an entry, which lasts until it is forgotten. It was made behind those
