@@ -34,31 +34,30 @@
 //
 // # What can go wrong
 //
-// A grant waits for the disk once in about ten minutes for each of 64 groups of names, so that
-// tokens rise over a power loss. That frees all locks.
+// The names are in 64 files. A grant waits for the disk once in about ten minutes for each of them,
+// so that tokens rise over a power loss. That frees all locks.
 //
-// A process that is stopped (SIGSTOP) in the few microseconds in which it has one of the 64 kernel
-// locks holds up all requests for the names that share that lock, until it goes on or is killed.
+// A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
+// files holds up all requests for the names in that file, until it goes on or is killed.
 // Requests fail when their context ends, and Close after 3 s. Exclusion holds.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
 // file locks work over the network, clocks and boots do not.
 //
-// Moving the folder, or one above it, frees its locks, as deleting it does. Without its own file,
-// or that of the session of its holder, a lock is free, and its tokens go on rising. Without the
-// file of its kernel lock, they go on from the time of day. If that file is moved elsewhere,
-// requests that use it go on with it, so two may hold a lock. A program that cleans up /tmp by age
-// must leave the folder alone.
+// Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the files
+// frees the locks in it, and their tokens go on from the time of day; without the file of a session
+// the locks of its Store are free. Programs that have opened a file go on with it when it is moved
+// elsewhere, so two may hold a lock. A program that cleans up /tmp by age must leave the folder
+// alone.
 //
-// A file that the store has not written, that a power loss has torn, or that has another name
-// elsewhere (cp -l), is an error, [driver.ErrCorrupt], that names the file. Other names are not
-// affected.
+// A file that the store has not written, or that has another name elsewhere (cp -l), is an error,
+// [driver.ErrCorrupt], that names the file. The names in the other files are not affected.
 //
-// A request reads all entries of its name: beside 1,000 shared holds one more takes half a
-// millisecond. A name with so many that its file has 8 MB, some 20,000, gets no more. The file does
-// not shrink before the name is free. The waiters of a Store watch 64 processes at a time. They
-// detect the death of any other when they look at their places.
+// A request reads all of a file: beside 1,000 shared holds one more takes half a millisecond. A file
+// with 8 MB, some 16,000 holds and places, gets no more. It becomes small again when nothing in it
+// is in use. The waiters of a Store watch 64 processes at a time. They detect the death of any other
+// when they look at their places.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.
@@ -74,12 +73,12 @@
 // whatever the umask, unless that takes the rights of the owner. A user outside of that group makes
 // files for that user alone.
 //
-// The folder has a file for each name that is in use, with a line of JSON for each hold and place.
-// Hidden are a named pipe for each open Store (.session-…, a file on Windows), and a file for each
-// kernel lock, which keeps tokens rising (.lock-…). FAT has no named pipes, and cannot be used.
+// The folder has up to 64 files (locks-…), with a line of JSON for each hold and place, and a named
+// pipe for each open Store (session-…, a file on Windows). FAT has no named pipes, and cannot be
+// used.
 //
-// A folder of the second edition, with the folders locks and sessions in it, is refused. It can be
-// deleted when no program uses it any more.
+// A folder that an older version has used is refused, and older versions refuse one of this version:
+// an empty folder in it, locks, tells them.
 //
 // # Other users
 //

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -33,7 +30,7 @@ func wrapErr(verb, path string, err error) error {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		advice = ": raise the limit of open files"
 	}
-	return fmt.Errorf("cannot %s %s: %w%s", verb, shownPath(path), err, advice)
+	return fmt.Errorf("cannot %s %s: %w%s", verb, path, err, advice)
 }
 
 // notApplied is wrapErr for a request on a file that has changed nothing.
@@ -48,13 +45,5 @@ func isFull(err error) bool {
 
 // corruptErr returns the error for a file with contents that the store has not written.
 func corruptErr(path, why, advice string) error {
-	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, shownPath(path), why, advice)
-}
-
-// shownPath returns a path for an error. One with control characters is quoted.
-func shownPath(path string) string {
-	if strings.ContainsFunc(path, unicode.IsControl) {
-		return strconv.QuoteToGraphic(path)
-	}
-	return path
+	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, path, why, advice)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -20,7 +21,7 @@ type folder struct {
 	self  fs.FileInfo // when it was opened
 	mode  fs.FileMode // of its files
 
-	locks   [lockCount]kernelLock
+	shards  [shardCount]shard
 	session *session // nil until it is needed
 }
 
@@ -67,14 +68,13 @@ func (s *Store) openFolder() (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := root.Stat(".")
+	f := &folder{Root: root, store: s}
+	f.self, err = root.Stat(".")
 	if err == nil {
-		err = s.checkFolder(s.dir, self)
+		err = s.checkFolder(s.dir, f.self)
 	}
-	if old, _ := root.Lstat("locks"); err == nil && old != nil && old.IsDir() {
-		err = fmt.Errorf("%w: %s has the locks of an older version of holdfast: end the programs "+
-			"that use them, and delete locks, sessions and tokens in it, or name another folder",
-			driver.ErrUnsupported, s.dir)
+	if err == nil {
+		err = f.refuseOlder()
 	}
 	if err != nil {
 		root.Close()
@@ -82,12 +82,27 @@ func (s *Store) openFolder() (*folder, error) {
 	}
 	// Users that may write the folder may read and write its files. Nobody else may open them,
 	// since a user that can open a file can lock it.
-	writers := self.Mode() & 0o222
-	f := &folder{Root: root, store: s, self: self, mode: writers | writers<<1}
-	for i := range f.locks {
-		f.locks[i] = kernelLock{folder: f, name: lockFile(i)}
+	writers := f.self.Mode() & 0o222
+	f.mode = writers | writers<<1
+	for i := range f.shards {
+		f.shards[i].folder = f
 	}
 	return f, nil
+}
+
+// older is the name of a folder that older versions have made, and that the latest of them refuse.
+const older = "locks"
+
+// refuseOlder returns an error for the folder of an older version.
+func (f *folder) refuseOlder() error {
+	files, err := f.names()
+	for _, file := range files {
+		if file == "sessions" || strings.HasPrefix(file, ".lock-") || strings.HasPrefix(file, ".session-") {
+			return fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
+				"and delete what is in it, or name another folder", driver.ErrUnsupported, f.store.dir)
+		}
+	}
+	return err
 }
 
 // close ends the session. The files of locks are closed when nothing uses them any more.

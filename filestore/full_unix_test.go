@@ -131,7 +131,7 @@ func roleFill(s *Store, _ []string) error {
 	if err := release(s, free); err != nil {
 		return err
 	}
-	counter, err := os.ReadFile(s.lockOf("free"))
+	counter, err := os.ReadFile(s.pathOf("free"))
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func roleFill(s *Store, _ []string) error {
 	}
 	middle := bytes.Index(file, []byte(`"until_ns":`)) + 20
 	limits := []uint64{uint64(middle)} // in the middle of an end, and of the entries
-	for limit := uint64(headerSize); limit < headerSize+1200; limit += 97 {
+	for limit := uint64(leastRoom); limit < 3*leastRoom; limit += 97 {
 		limits = append(limits, limit)
 	}
 	for _, limit := range limits {
@@ -181,7 +181,7 @@ func roleFill(s *Store, _ []string) error {
 			return fmt.Errorf("a new hold: %v, %w", res, errors.Join(released, err))
 		}
 	}
-	if c, err := os.ReadFile(s.lockOf("free")); err != nil || !bytes.Equal(c, counter) {
+	if c, err := os.ReadFile(s.pathOf("free")); err != nil || !bytes.Equal(c, counter) {
 		return fmt.Errorf("the counter is %q, %v", bytes.TrimSpace(c), err)
 	}
 	if err := checkFullAtFirst(ctx, filepath.Join(s.dir, "new")); err != nil {
@@ -200,7 +200,7 @@ func checkFullAtFirst(ctx context.Context, dir string) error {
 	for _, step := range []struct {
 		limit uint64
 		file  string
-	}{{0, ".lock"}, {60, ".lock"}, {100, ".lock"}} {
+	}{{0, "locks"}, {60, "locks"}, {100, "locks"}} {
 		if err := limitFiles(step.limit); err != nil {
 			return err
 		}

@@ -354,16 +354,13 @@ func writeFile(tb testing.TB, path, text string) {
 	}
 }
 
-// pathOf returns the path of the file of a name.
-func (s *Store) pathOf(name string) string { return filepath.Join(s.dir, fileName(name)) }
+// pathOf returns the path of the shard of a name.
+func (s *Store) pathOf(name string) string {
+	return filepath.Join(s.dir, shardFile(anyone(name).shard))
+}
 
 // sessionFile returns the name of the file of the session, which there is.
 func (s *Store) sessionFile() string { return sessionFile(s.folder.session.id) }
-
-// lockOf returns the path of the file of the kernel lock of a name.
-func (s *Store) lockOf(name string) string {
-	return filepath.Join(s.dir, fmt.Sprintf(".lock-%02d", lockOf(fileName(name))))
-}
 
 // A fakeHost is a host whose clocks the test sets. It can be rebooted, and lose power.
 type fakeHost struct {

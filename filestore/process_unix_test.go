@@ -16,12 +16,12 @@ func TestDescriptors(t *testing.T) {
 	for what, prepare := range map[string]func(path string) error{
 		"missing":       func(string) error { return nil },
 		"a file above":  func(path string) error { return os.WriteFile(filepath.Dir(path), nil, 0o600) },
-		"an old folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "locks"), 0o700) },
+		"an old folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "sessions"), 0o700) },
 		"moved away":    func(path string) error { return os.RemoveAll(path) },
 		"a spoilt file": func(path string) error {
 			_ = os.Mkdir(filepath.Dir(path), 0o700)
 			_ = os.Mkdir(path, 0o700)
-			return os.WriteFile(filepath.Join(path, "name.json"), []byte("{"), 0o600)
+			return os.WriteFile(filepath.Join(path, shardFile(anyone("name").shard)), []byte("{"), 0o600)
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "above", "folder")

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A session stands for an open Store. It is a file that the Store has open from before its first
@@ -59,10 +61,11 @@ const (
 	lookStep = 10 * time.Millisecond
 )
 
-func sessionFile(id string) string { return ".session-" + id }
+func sessionFile(id string) string { return "session-" + id }
 
 // openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
+	_ = f.Mkdir(older, 0o700) // It keeps those out that come later.
 	s, err := f.makeSession()
 	if isFull(err) { // perhaps of the files of dead sessions
 		f.sweep(f.store.closing, 0)
@@ -117,21 +120,19 @@ func (f *folder) isAlive(id string) (bool, error) {
 	return true, f.notApplied("examine", sessionFile(id), err)
 }
 
-// sweep looks at some of the files in the folder, and deletes those of dead sessions, and of names
-// that have become free because of them, within a time. A process that is killed leaves fewer, as a
-// rule.
-func (f *folder) sweep(ctx context.Context, names time.Duration) {
+// sweep looks at some of the files in the folder: it deletes those of dead sessions, and ends the
+// entries of the dead in a shard, within a time. A process that is killed leaves fewer, as a rule.
+func (f *folder) sweep(ctx context.Context, shard time.Duration) {
 	const most = 64
-	ctx, cancel := context.WithTimeout(ctx, names)
-	defer cancel()
 	files, _ := f.names()
 	for _, i := range mathrand.Perm(len(files))[:min(most, len(files))] {
 		if id, isSession := strings.CutPrefix(files[i], sessionFile("")); isSession {
 			_, _ = f.isAlive(id) // It removes a dead one.
-		} else if isNameFile(files[i]) {
-			_, _ = f.store.show(ctx, files[i], "", (*state).holds) // It deletes that of a free name.
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, shard)
+	defer cancel()
+	f.store.listShard(ctx, mathrand.IntN(shardCount), "", func(driver.Record, error) bool { return true })
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
@@ -237,7 +238,7 @@ func (s *session) take(owner, number string) {
 	if p, isPlace := s.places[owner]; isPlace && s.closing.Err() == nil {
 		s.running.Go(func() {
 			nothing := func(*state) error { return nil }
-			_ = s.folder.store.do(s.closing, fileName(p.name), p.actor, false, nothing)
+			_ = s.folder.store.do(s.closing, p.actor, false, nothing)
 		})
 	}
 }

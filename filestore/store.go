@@ -34,8 +34,8 @@ type Store struct {
 	host         host
 	notices      notices.Mailbox
 
-	// turns has a value while a request uses the kernel lock of that number.
-	turns   [lockCount]chan struct{}
+	// turns has a value while a request uses the shard of that number.
+	turns   [shardCount]chan struct{}
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
@@ -75,7 +75,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h}
-	s.notices.Tag = func(_, owner string) string { return newActor("", owner).hash }
+	s.notices.Tag = func(_, owner string) string { return hashOf(owner) }
 	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
@@ -120,7 +120,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		req.Place += clockStep
 	}
 	var res driver.Result
-	err := s.do(ctx, fileName(req.Name), who, true, func(st *state) (err error) {
+	err := s.do(ctx, who, true, func(st *state) (err error) {
 		res, err = st.acquire(&req)
 		return err
 	})
@@ -137,7 +137,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var failure error
 	for i, req := range reqs {
 		entry := driver.Entry{State: driver.Lost}
-		err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), true, func(st *state) error {
+		err := s.do(ctx, newActor(req.Name, req.Owner), true, func(st *state) error {
 			entry = st.renew(req.Token, req.TTL+clockStep)
 			return nil
 		})
@@ -162,8 +162,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		req.Keep += clockStep
 	}
 	var ended bool
-	err := s.do(ctx, fileName(req.Name), newActor(req.Name, req.Owner), false, func(st *state) error {
-		ended = st.release(st.who.hash, req.Keep)
+	err := s.do(ctx, newActor(req.Name, req.Owner), false, func(st *state) error {
+		ended, _ = st.queue.Release(st.who.hash, req.Keep, st.now)
 		return nil
 	})
 	if err != nil {
@@ -174,64 +174,58 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return s.show(ctx, fileName(name), name, func(st *state) []driver.Record {
-		return st.breakHolds(token)
-	})
+	return show(ctx, s, anyone(name), func(st *state) ([]driver.Record, error) { return st.breakHolds(token), nil })
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return s.show(ctx, fileName(name), name, (*state).holds)
+	return show(ctx, s, anyone(name), (*state).holds)
 }
 
-// show returns the records of a verb on a file, which is that of a name, or of any if name is "".
-func (s *Store) show(
-	ctx context.Context, file, name string, verb func(*state) []driver.Record,
-) ([]driver.Record, error) {
-	var records []driver.Record
-	err := s.do(ctx, file, actor{name: name}, false, func(st *state) error {
-		records = verb(st)
-		return nil
+// show returns what a request shows that no owner makes.
+func show[T any](ctx context.Context, s *Store, who actor, verb func(*state) ([]T, error)) (shown []T, err error) {
+	err = s.do(ctx, who, false, func(st *state) (err error) {
+		shown, err = verb(st)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return records, nil
+	return shown, nil
 }
 
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		var files []string
-		err := s.bounded(ctx, "list", s.dir, func(func() bool) error {
-			f, _, err := s.currentFolder(false)
-			if err == nil {
-				files, err = f.names()
-			}
-			if errors.Is(err, fs.ErrNotExist) {
-				err = nil // Nothing is held in a folder that is missing.
-			}
-			return err
-		})
-		if err != nil {
-			yield(driver.Record{}, err)
-			return
-		}
-		for _, file := range files {
-			if !isNameFile(file) || !mayMatchPrefix(file, prefix) {
-				continue
-			}
-			records, err := s.show(ctx, file, "", (*state).holds)
-			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+		for i := range shardCount {
+			if !s.listShard(ctx, i, prefix, yield) {
 				return
-			}
-			for _, rec := range records {
-				if strings.HasPrefix(rec.Name, prefix) && !yield(rec, nil) {
-					return
-				}
 			}
 		}
 	}
+}
+
+// listShard lists the names in a shard that begin with prefix. It reports whether to go on.
+func (s *Store) listShard(ctx context.Context, number int, prefix string, yield func(driver.Record, error) bool) bool {
+	names, err := show(ctx, s, actor{shard: number}, (*state).names)
+	if err != nil {
+		return yield(driver.Record{}, err) && errors.Is(err, driver.ErrCorrupt)
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		records, err := s.Lookup(ctx, name)
+		if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+			return false
+		}
+		for _, rec := range records {
+			if !yield(rec, nil) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Notify implements [driver.Notifier].
@@ -275,8 +269,8 @@ func (s *Store) Close() error {
 			return
 		}
 		s.folder.close()
-		for _, lock := range s.folder.locks {
-			lock.file.Close() // or nothing, if it is nil
+		for _, sh := range s.folder.shards {
+			sh.file.Close() // or nothing, if it is nil
 		}
 	}()
 	timeout := time.NewTimer(3 * time.Second)
@@ -294,36 +288,33 @@ func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 // errHangs says why a request takes longer than microseconds.
 var errHangs = errors.New("the disk hangs, or a process is stopped in the middle of a request")
 
-// do makes a request on a file. The requests that use the same kernel lock are made one after the
-// other: so a Release ends what an Acquire before it has granted late.
-func (s *Store) do(ctx context.Context, file string, who actor, makes bool, verb func(*state) error) error {
-	turn, lock := s.turns[lockOf(file)], filepath.Join(s.dir, lockFile(lockOf(file)))
-	return s.bounded(ctx, "lock", lock, func(begin func() bool) error {
+// do makes a request, and with makes what is missing for it. It may wait for the disk, or for a
+// process that is stopped, and so is made on a goroutine of its own. If it has not begun when ctx
+// ends it changes nothing. Otherwise what becomes of it is not known. The requests that use the same
+// shard are made one after the other: so a Release ends what an Acquire before it has granted late.
+func (s *Store) do(ctx context.Context, who actor, makes bool, verb func(*state) error) error {
+	if err := ctx.Err(); err != nil {
+		return driver.NotApplied(err)
+	}
+	var begun atomic.Bool // or it never will
+	begin := func() bool { return begun.CompareAndSwap(false, true) }
+	request := func() error {
 		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
+		case s.turns[who.shard] <- struct{}{}:
+			defer func() { <-s.turns[who.shard] }()
 		case <-ctx.Done():
 			return driver.NotApplied(ctx.Err())
 		case <-s.closing.Done():
 			return driver.ErrClosed
 		}
 		f, own, err := s.currentFolder(makes)
+		if err == nil {
+			err = f.update(own, who, makes, begin, verb)
+		}
 		if errors.Is(err, fs.ErrNotExist) && !makes {
-			return nil // Nothing is held in a folder that is missing.
+			return nil // Nothing is held in a folder or a shard that is missing.
 		}
-		if err != nil {
-			return err
-		}
-		return f.update(own, file, who, begin, verb)
-	})
-}
-
-// bounded does what may wait for the disk, or for a process that is stopped, on a goroutine of its
-// own, and returns when ctx ends. If do has not called begin by then it gets false from it, and
-// must change nothing. Otherwise what becomes of it is not known.
-func (s *Store) bounded(ctx context.Context, verb, path string, do func(begin func() bool) error) error {
-	if err := ctx.Err(); err != nil {
-		return driver.NotApplied(err)
+		return err
 	}
 	s.mu.Lock()
 	if s.isClosed() {
@@ -331,17 +322,16 @@ func (s *Store) bounded(ctx context.Context, verb, path string, do func(begin fu
 		return driver.ErrClosed
 	}
 	done := make(chan error, 1)
-	var claimed atomic.Bool // do has begun, or never will
-	claims := func() bool { return claimed.CompareAndSwap(false, true) }
-	s.running.Go(func() { done <- do(claims) })
+	s.running.Go(func() { done <- request() })
 	s.mu.Unlock()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 	}
-	if claims() {
-		return driver.NotApplied(fmt.Errorf("cannot %s %s: %w: %w", verb, shownPath(path), errHangs, ctx.Err()))
+	if begin() {
+		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w",
+			filepath.Join(s.dir, shardFile(who.shard)), errHangs, ctx.Err()))
 	}
 	return ctx.Err()
 }

@@ -80,7 +80,7 @@ func TestNoBattery(t *testing.T) {
 		}
 	}
 	s.Session().Close()
-	writeFile(t, s.lockOf("name"), f.flushed[s.lockOf("name")])
+	writeFile(t, s.pathOf("name"), f.flushed[s.pathOf("name")])
 	for _, file := range files(t, dir) {
 		at := f.host().wall()
 		if err := os.Chtimes(filepath.Join(dir, file), at, at); err != nil {
@@ -107,9 +107,9 @@ func TestOtherFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later := strings.Replace(string(text), `{"holdfast":6`, `{"holdfast":7`, 1)
+		later := strings.Replace(string(text), `{"holdfast":1`, `{"holdfast":2`, 1)
 		f.step(step)
-		for _, other := range []string{"\n" + later, later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
+		for _, other := range []string{"\n" + later, later, later[:leastRoom/2], strings.Replace(later, "}", "", 1)} {
 			writeFile(t, s.pathOf("name"), other)
 			_, err = s.Acquire(t.Context(), request("name", time.Hour))
 			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))

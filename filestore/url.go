@@ -75,11 +75,7 @@ func folderOfURL(u *url.URL) (string, error) {
 	if path == "" {
 		return DefaultDir()
 	}
-	first := strings.TrimPrefix(path, "/")
-	switch {
-	case strings.Contains(path, "\x00"):
-		return "", fmt.Errorf("%w: the path of the folder has a NUL in it", driver.ErrInvalid)
-	case strings.HasPrefix(first, "~"), strings.HasPrefix(first, "$"):
+	if first := strings.TrimPrefix(path, "/"); strings.HasPrefix(first, "~") || strings.HasPrefix(first, "$") {
 		return "", fmt.Errorf("%w: nothing expands ~ and variables in the path of the folder: write it out, or ./ before it", driver.ErrInvalid)
 	}
 	if runtime.GOOS == "windows" {

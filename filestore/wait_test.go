@@ -373,7 +373,7 @@ func TestDiesAsAPlaceIsMade(t *testing.T) {
 	req.Place = time.Hour
 	notices, who := told(t, last, req.Owner), newActor("name", req.Owner)
 	req.Owner = who.hash
-	err := last.do(t.Context(), fileName("name"), who, true, func(st *state) error {
+	err := last.do(t.Context(), who, true, func(st *state) error {
 		_, err := st.acquire(&req)
 		dies.Session().Close()
 		return err

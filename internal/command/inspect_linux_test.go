@@ -25,7 +25,7 @@ func TestReadOnlyStore(t *testing.T) {
 	holdLock(t, client, "x")
 	err = os.Chmod(dir+"/locks", 0o555)
 	if os.Geteuid() != 0 { // Then this user is the one that may not.
-		files, _ := filepath.Glob(dir + "/locks/.lock-*")
+		files, _ := filepath.Glob(dir + "/locks/locks-*")
 		for _, file := range files {
 			err = errors.Join(err, os.Chmod(file, 0))
 		}
