@@ -25,7 +25,7 @@ func wrapErr(verb, path string, err error) error {
 		advice = ": all who share these locks must be allowed to read and write the folder and its files"
 	case errors.Is(err, syscall.EROFS):
 		advice = ": choose a folder that can be written"
-	case isFull(err):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		advice = ": free some space there, or raise the limit"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		advice = ": raise the limit of open files"
@@ -36,11 +36,6 @@ func wrapErr(verb, path string, err error) error {
 // notApplied is wrapErr for a request on a file that has changed nothing.
 func (f *folder) notApplied(verb, file string, err error) error {
 	return driver.NotApplied(wrapErr(verb, f.path(file), err))
-}
-
-// isFull reports whether an error says that there is no space.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // corruptErr returns the error for a file with contents that the store has not written.

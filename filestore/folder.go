@@ -194,19 +194,19 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
-// open opens a file of the store to write to it. It refuses what is no file, such as a link, and a
-// file that has another name elsewhere: somebody may have put it there to have it written.
-func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
-	opened, err := f.OpenFile(file, flags|openFlags, 0)
+// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind, such
+// as a link, and what has another name elsewhere: somebody may have put it there to have it written.
+func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, fs.FileInfo, error) {
+	opened, err := f.OpenFile(file, flags, 0)
 	var info fs.FileInfo
 	if err == nil {
 		info, err = opened.Stat()
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		if there, _ := f.Lstat(file); there != nil && !there.Mode().IsRegular() {
+		if there, _ := f.Lstat(file); there != nil && there.Mode().Type() != kind {
 			info, err = there, nil
 		}
 	}
-	if err == nil && (!info.Mode().IsRegular() || namesOf(info) > 1) {
+	if err == nil && (info.Mode().Type() != kind || namesOf(info) > 1) {
 		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
 			"remove it, and see who has put it there")
 	}
@@ -221,7 +221,7 @@ func (f *folder) open(file string, flags int) (*os.File, fs.FileInfo, error) {
 // umask. It is for the group of the folder. One to which this user cannot give it is for this user
 // alone: those of the user's own group need not be allowed to write the folder.
 func (f *folder) create(file string) (*os.File, error) {
-	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL|openFlags, 0o600)
+	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -1,19 +1,13 @@
 package filestore
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-func init() { roles["full"] = roleFull }
 
 // inside runs a command as unshare(1) does, as the root of a user namespace, which every user may
 // be.
@@ -91,49 +85,4 @@ func TestNamespaceWithoutOwner(t *testing.T) {
 	if line := inside(t, cmd).line(); !strings.Contains(line, "belongs to the user 65534") {
 		t.Errorf("it is told %q", line)
 	}
-}
-
-// The files of dead processes do not fill a small file system.
-func TestFullOfDeadSessions(t *testing.T) {
-	dir := t.TempDir()
-	c := inside(t, command("full", dir), "--mount", "sh", "-c", `mount -t tmpfs -o size=64k,mode=700 none "$0" && exec "$1"`, dir)
-	if line := c.line(); line != "as it should be" {
-		t.Error(line)
-	}
-	c.finish()
-}
-
-// roleFull kills processes until there is no room, and then takes a lock. It has made no file yet.
-func roleFull(s *Store, _ []string) error {
-	for range 100 {
-		file, err := s.makeDeadSession()
-		if errors.Is(err, syscall.ENOSPC) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		file.Close()
-	}
-	for i := range 3 {
-		req := request(fmt.Sprint("name", i), time.Hour)
-		if res, err := s.Acquire(context.Background(), req); err != nil || !res.Granted {
-			return fmt.Errorf("%+v, %w", res, err)
-		}
-	}
-	fmt.Println("as it should be")
-	return nil
-}
-
-// makeDeadSession leaves what a process that is killed leaves.
-func (s *Store) makeDeadSession() (*os.File, error) {
-	f, err := s.openFolder()
-	if err != nil {
-		return nil, err
-	}
-	dead, err := f.makeSession()
-	if err != nil {
-		return nil, err
-	}
-	return dead.file, nil
 }

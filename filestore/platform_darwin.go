@@ -15,19 +15,12 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: %w", err)
 	}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts); err != nil {
-		return host{}, fmt.Errorf("this system has no clock that goes on during sleep: %w", err)
+	uptime := func() time.Duration {
+		var ts unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts) // It goes on while the machine sleeps.
+		return time.Duration(ts.Nano())
 	}
 	return host{boot: id, uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
-}
-
-// uptime reads the clock that continues while the machine sleeps, which is CLOCK_MONOTONIC_RAW on
-// macOS. Its error is ignored: the clock was present when thisHost read it.
-func uptime() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &ts)
-	return time.Duration(ts.Nano())
 }
 
 // networkNameOf returns the name of the network file system that contains dir, or "".

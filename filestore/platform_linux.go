@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,48 +22,35 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next (is /proc mounted?): %w", err)
 	}
-	if _, err := bootTime(); err != nil {
-		return host{}, fmt.Errorf("this kernel has no clock that goes on during suspension: %w", err)
-	}
 	offset, err := timeNamespaceOffset()
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell the time since the boot (is the /proc of this PID namespace mounted?): %w", err)
 	}
+	// The clock behind time.Now and time.Since stops while the host is suspended, and differs from
+	// process to process.
 	uptime := func() time.Duration {
-		now, _ := bootTime() // The clock was present above.
-		return now - offset
+		var ts unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // Every kernel that Go runs on has it.
+		return time.Duration(ts.Nano()) - offset
 	}
 	return host{boot: strings.TrimSpace(string(id)), uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
-}
-
-// bootTime reads CLOCK_BOOTTIME. The clock behind time.Now and time.Since stops while the host is
-// suspended, and differs from process to process.
-func bootTime() (time.Duration, error) {
-	var ts unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return time.Duration(ts.Nano()), err
 }
 
 // timeNamespaceOffset returns how far the boot clock of this time namespace is ahead of the host's.
 // A kernel without such namespaces has no offsets. Where this process itself is not in /proc, they
 // are not known.
 func timeNamespaceOffset() (time.Duration, error) {
-	f, err := os.Open(offsetsFile)
+	text, err := os.ReadFile(offsetsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat("/proc/self/stat")
 		return 0, err
 	}
-	if err != nil {
-		return 0, err
+	var seconds, nanos int64
+	if err == nil {
+		_, offset, _ := strings.Cut(string(text), "boottime")
+		_, err = fmt.Sscan(offset, &seconds, &nanos)
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var seconds, nanos int64
-		if n, _ := fmt.Sscanf(lines.Text(), "boottime %d %d", &seconds, &nanos); n == 2 {
-			return time.Duration(seconds)*time.Second + time.Duration(nanos), nil
-		}
-	}
-	return 0, nil
+	return time.Duration(seconds)*time.Second + time.Duration(nanos), err
 }
 
 // networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may

@@ -57,10 +57,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	if err := syscall.Mkfifo(f.path(made), 0o600); err != nil {
 		return nil, err
 	}
-	inbox, err := f.OpenFile(made, os.O_RDWR, 0)
-	if err == nil {
-		err = f.checkInbox(inbox, file)
-	}
+	inbox, _, err := f.open(made, os.O_RDWR, fs.ModeNamedPipe)
 	if err == nil {
 		err = f.share(inbox, made)
 	}
@@ -75,36 +72,14 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return nil, err
 }
 
-// checkInbox returns the error of a file that somebody has put into the place of a session's pipe.
-// A pipe with another name elsewhere may be that of a living process.
-func (f *folder) checkInbox(inbox *os.File, file string) error {
-	info, err := inbox.Stat()
-	switch {
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeNamedPipe:
-		return fs.ErrNotExist
-	case namesOf(info) > 1:
-		return corruptErr(f.path(file), "it has another name elsewhere", "delete that")
-	}
-	return nil
-}
-
 // openInbox opens the file of a session to write to it, if its process lives, and is errDead
 // otherwise.
 func (f *folder) openInbox(file string) (*os.File, error) {
-	inbox, err := f.OpenFile(file, os.O_WRONLY|openFlags, 0)
+	inbox, _, err := f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
 	if errors.Is(err, syscall.ENXIO) {
-		return nil, errDead
+		err = errDead
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := f.checkInbox(inbox, file); err != nil {
-		inbox.Close()
-		return nil, err
-	}
-	return inbox, nil
+	return inbox, err
 }
 
 // putLine writes a line, unless the pipe is full of those that a stopped process has not read.

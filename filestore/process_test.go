@@ -35,7 +35,7 @@ func TestSessionBesideSweeps(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					sweeper.sweep(t.Context(), time.Second)
+					sweeper.sweep(t.Context())
 				}
 			}
 		})

@@ -67,15 +67,11 @@ func sessionFile(id string) string { return "session-" + id }
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps those out that come later.
 	s, err := f.makeSession()
-	if isFull(err) { // perhaps of the files of dead sessions
-		f.sweep(f.store.closing, 0)
-		s, err = f.makeSession()
-	}
 	if err != nil {
 		return nil, err
 	}
 	s.running.Go(s.receive)
-	s.running.Go(func() { f.sweep(s.closing, time.Second) })
+	s.running.Go(func() { f.sweep(s.closing) })
 	return s, nil
 }
 
@@ -121,8 +117,8 @@ func (f *folder) isAlive(id string) (bool, error) {
 }
 
 // sweep looks at some of the files in the folder: it deletes those of dead sessions, and ends the
-// entries of the dead in a shard, within a time. A process that is killed leaves fewer, as a rule.
-func (f *folder) sweep(ctx context.Context, shard time.Duration) {
+// entries of the dead in a shard. A process that is killed leaves fewer, as a rule.
+func (f *folder) sweep(ctx context.Context) {
 	const most = 64
 	files, _ := f.names()
 	for _, i := range mathrand.Perm(len(files))[:min(most, len(files))] {
@@ -130,7 +126,7 @@ func (f *folder) sweep(ctx context.Context, shard time.Duration) {
 			_, _ = f.isAlive(id) // It removes a dead one.
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, shard)
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // A disk may hang.
 	defer cancel()
 	f.store.listShard(ctx, mathrand.IntN(shardCount), "", func(driver.Record, error) bool { return true })
 }

@@ -138,13 +138,13 @@ func (sh *shard) lock(name string, makes bool) (info fs.FileInfo, err error) {
 func (sh *shard) open(name string, makes bool) (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	for waited := time.Duration(0); ; waited += step {
-		file, info, err := sh.folder.open(name, os.O_RDWR)
+		file, info, err := sh.folder.open(name, os.O_RDWR|openFlags, 0)
 		if err == nil && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode && setLock(file, exclusive) == nil {
 			if info, err = file.Stat(); err == nil && info.Size() == 0 && namesOf(info) > 0 {
 				_ = sh.folder.Remove(name)
 			}
 			file.Close()
-			file, _, err = sh.folder.open(name, os.O_RDWR)
+			file, _, err = sh.folder.open(name, os.O_RDWR|openFlags, 0)
 		}
 		if errors.Is(err, fs.ErrNotExist) && makes {
 			file, err = sh.folder.create(name)

@@ -64,9 +64,6 @@ func New(dir string, opts *Options) (*Store, error) {
 }
 
 func openWithHost(h host, dir string, opts *Options) (*Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
 	if dir == "" {
 		return nil, fmt.Errorf("%w: the store's folder has no name", driver.ErrInvalid)
 	}
@@ -74,7 +71,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, allowNetwork: opts.AllowNetwork, host: h}
+	s := &Store{dir: dir, allowNetwork: opts != nil && opts.AllowNetwork, host: h}
 	s.notices.Tag = func(_, owner string) string { return hashOf(owner) }
 	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {

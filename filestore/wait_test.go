@@ -1,8 +1,6 @@
 package filestore
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -132,78 +130,6 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	held(reader, driver.Held)
 }
 
-// A place is what it is in the queue each time that it is renewed, whatever has happened since the
-// last time, also if no notice has come.
-func TestRenewedPlace(t *testing.T) {
-	const ttl = time.Minute
-	type scene struct {
-		*testing.T
-		host          *fakeHost
-		holder, other *Store
-		hold, place   driver.Request
-	}
-	release := func(s *scene) { released(s, s.holder, s.hold) }
-	for what, c := range map[string]struct {
-		happens func(s *scene)
-		want    driver.State
-	}{
-		"nothing":              {func(*scene) {}, driver.Waiting},
-		"the hold is released": {release, driver.Held},
-		"the holder dies":      {func(s *scene) { s.holder.Session().Close() }, driver.Held},
-		"the hold ends":        {func(s *scene) { s.host.pass(ttl - time.Second) }, driver.Held},
-		"the place ends":       {func(s *scene) { s.host.pass(2 * ttl) }, driver.Lost},
-		"the hold is renewed": {func(s *scene) {
-			renewedTo(s, s.holder, s.hold, driver.Held)
-			s.host.pass(ttl - time.Second)
-		}, driver.Waiting},
-		"the hold is kept": {func(s *scene) {
-			if _, err := s.holder.Release(s.Context(), driver.ReleaseRequest{Name: "name", Owner: s.hold.Owner, Keep: ttl / 2}); err != nil {
-				s.Error(err)
-			}
-		}, driver.Waiting},
-		"the keep ends": {func(s *scene) {
-			if _, err := s.holder.Release(s.Context(), driver.ReleaseRequest{Name: "name", Owner: s.hold.Owner, Keep: ttl / 2}); err != nil {
-				s.Error(err)
-			}
-			s.host.pass(ttl / 2)
-		}, driver.Held},
-		"the hold is broken": {func(s *scene) {
-			if _, err := s.other.Break(s.Context(), "name", 0); err != nil {
-				s.Error(err)
-			}
-		}, driver.Held},
-		"the place is released": {func(s *scene) { released(s, s.other, s.place) }, driver.Lost},
-		"the file is deleted":   {func(s *scene) { _ = os.Remove(s.other.pathOf("name")) }, driver.Lost},
-		"the file is made anew": {func(s *scene) {
-			_ = os.Remove(s.other.pathOf("name"))
-			granted(s, s.other, "name", ttl)
-			waiting(s.T, s.other, request("name", ttl))
-		}, driver.Lost},
-		"another comes": {func(s *scene) { waiting(s.T, s.other, request("name", ttl)) }, driver.Waiting},
-		"another Store has renewed it": {func(s *scene) {
-			renewedTo(s, s.other, s.place, driver.Waiting)
-		}, driver.Waiting},
-	} {
-		t.Run(what, func(t *testing.T) {
-			s := &scene{T: t, host: newFakeHost()}
-			dir := t.TempDir()
-			open := func() *Store { return openTestOn(t, s.host.host(), dir) }
-			own := open()
-			s.holder, s.other = open(), open()
-			s.hold, _ = granted(t, s.holder, "name", ttl)
-			s.place = request("name", 2*ttl)
-			s.place.Place = ttl
-			if res, err := own.Acquire(t.Context(), s.place); err != nil || !res.Waiting {
-				t.Fatal(res, err)
-			}
-			s.host.pass(time.Second)
-			renewedTo(t, own, s.place, driver.Waiting)
-			c.happens(s)
-			renewedTo(t, own, s.place, c.want)
-		})
-	}
-}
-
 // renewedTo renews an entry, and checks what it is.
 func renewedTo(tb testing.TB, s *Store, req driver.Request, want driver.State) {
 	tb.Helper()
@@ -211,47 +137,6 @@ func renewedTo(tb testing.TB, s *Store, req driver.Request, want driver.State) {
 	if err != nil || now[0].State != want {
 		tb.Errorf("it is %v, %v; want %v", now, err, want)
 	}
-}
-
-// A place that was renewed lasts, for others too, and one that was not renewed does not. One that
-// tolerates the holds waits for the places before it alone.
-func TestPlacesAmongOthers(t *testing.T) {
-	const ttl = time.Minute
-	host, dir := newFakeHost(), t.TempDir()
-	open := func() *Store { return openTestOn(t, host.host(), dir) }
-	place := func(s *Store, limit int) driver.Request {
-		t.Helper()
-		req := request("name", ttl)
-		req.Limit, req.Place = limit, ttl
-		if res, err := s.Acquire(t.Context(), req); err != nil || res.Granted == res.Waiting {
-			t.Fatal(res, err)
-		}
-		return req
-	}
-	holder, one, other := open(), open(), open()
-	hold, _ := granted(t, holder, "name", time.Hour)
-	stopped, renewed := place(one, 0), place(other, 0)
-	for i := range 3 {
-		host.pass(ttl / 2)
-		renewedTo(t, other, renewed, driver.Waiting)
-		granted(t, holder, fmt.Sprint(i), time.Hour)
-		waiting(t, other, request(fmt.Sprint(i), time.Hour))
-	}
-	turn := told(t, other, renewed.Owner)
-	released(t, holder, hold)
-	within(t, "the turn of a place that was renewed", time.Second, turn)
-	renewedTo(t, other, renewed, driver.Held)
-	renewedTo(t, one, stopped, driver.Lost)
-	released(t, other, renewed)
-
-	first := place(holder, driver.Shared)
-	place(one, 0)
-	reader := place(other, driver.Shared)
-	host.pass(ttl / 2)
-	renewedTo(t, holder, first, driver.Held)
-	renewedTo(t, other, reader, driver.Waiting)
-	host.pass(ttl / 2)
-	renewedTo(t, other, reader, driver.Held)
 }
 
 // The waiter behind a holder gets a notice of its death, also if others were between them.
