@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	if err != nil {
 		return nil, err
 	}
-	return s.publish(ctx, q)
+	return s.publish(ctx, q, map[int64]time.Duration{})
 }
 
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
@@ -39,44 +40,39 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			name, _, _ := strings.Cut(string(kv.Key), "\x00")
 			byName[name] = append(byName[name], kv)
 		}
-		var queues []queue
+		left := map[int64]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			q, corrupt := s.decodeQueue(byName[name], 0)
-			if corrupt == nil {
-				queues = append(queues, q)
-			} else if !yield(driver.Record{}, corrupt) {
+			var records []driver.Record
+			q, err := s.decodeQueue(byName[name], 0)
+			if err == nil {
+				records, err = s.publish(ctx, q, left)
+			}
+			for _, rec := range records {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
 				return
 			}
-		}
-		records, err := s.publish(ctx, queues...)
-		for _, rec := range records {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(driver.Record{}, err)
 		}
 	}
 }
 
-// publish returns the Records of the holds and keeps of names, with the time that is left of each,
-// which is that of its lease.
-func (s *Store) publish(ctx context.Context, queues ...queue) (records []driver.Record, err error) {
-	left := map[int64]time.Duration{} // by lease
-	for _, q := range queues {
-		for _, r := range q.holds() {
-			rec, id := r.public(q.waiting()), r.kv.Lease
-			if left[id] == 0 {
-				d, _, err := s.lookAtLease(ctx, clientv3.LeaseID(id), false)
-				if err != nil {
-					return nil, err
-				}
-				left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
+// publish returns the Records of the holds and keeps of a name. The time that is left of each is
+// that of its lease, which is read once.
+func (s *Store) publish(ctx context.Context, q queue, left map[int64]time.Duration) (records []driver.Record, err error) {
+	for _, r := range q.holds() {
+		rec, id := r.public(q.waiting()), r.kv.Lease
+		if left[id] == 0 {
+			d, _, err := s.lookAtLease(ctx, clientv3.LeaseID(id), false)
+			if err != nil {
+				return nil, err
 			}
-			rec.Remaining = left[id]
-			records = append(records, rec)
+			left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
 		}
+		rec.Remaining = left[id]
+		records = append(records, rec)
 	}
 	return records, nil
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// errChanged is the answer to what is to be sent again.
-var errChanged = driver.NotApplied(errors.New("the entry has changed meanwhile"))
-
 // A renewal is one request of a Renew.
 type renewal struct {
 	driver.RenewRequest
@@ -161,8 +158,8 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
 		isUnchanged := clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified)
 		put := clientv3.OpPut(e.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))
 		resp, err := s.write(ctx, e.name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{put})
-		if err == nil && !resp.Succeeded {
-			err = errChanged
+		if err == nil && !resp.Succeeded { // It is renewed again.
+			err = driver.NotApplied(errors.New("the entry has changed meanwhile"))
 		}
 		if err != nil {
 			return err
