@@ -35,6 +35,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case req.Floor > 0:
 		return res, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
 	}
+	id, keys := [2]string{req.Name, req.Owner}, s.lockKeys+req.Name+"\x00"
+	look := clientv3.OpGet(keys, inOrder...)
 	var q queue // as of the last transaction; before the first one, that of a free name
 	for try, isReplaced := 0, false; ; try++ {
 		if try > 1 {
@@ -51,22 +53,61 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case !isHold:
 			return driver.Result{Held: q.records[0].public(q.waiting())}, nil
 		}
-		e, found, err := s.makeEntry(ctx, &req, ttl, q, anyway)
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
-			isReplaced = true // The lease may have a key of somebody else.
-			s.mu.Lock()
-			delete(s.leases, leaseSeconds(ttl))
-			s.mu.Unlock()
-		case err != nil:
+		s.mu.Lock()
+		base := s.base
+		s.mu.Unlock()
+		if base == 0 {
+			if base, err = s.readBase(ctx); err != nil {
+				return res, err
+			}
+		}
+		until := time.Now().Add(ttl)
+		l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
+		if err != nil {
 			return res, err
-		case e == nil:
-			q = found
-		default:
-			s.mu.Lock()
-			e.held = e.held && ttl >= req.TTL // What has the lease of a place is told, and renewed.
-			if res = (driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}); res.Waiting {
+		}
+		slot := 0
+		if len(q.records) > 0 {
+			slot = rand.N(16 + 4*len(q.records)) // so that many may come at once
+		}
+		value, _ := json.Marshal(record{
+			Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
+			Metadata: req.Metadata,
+		})
+		e := &entry{
+			name: req.Name, owner: req.Owner, key: keys + strconv.Itoa(slot), value: string(value),
+			limit: req.Limit, on: l.id, until: until,
+		}
+		s.mu.Lock()
+		if s.entries[id] != nil {
+			s.mu.Unlock()
+			return res, errAgain
+		}
+		s.entries[id] = e
+		s.mu.Unlock()
+		conditions := []clientv3.Cmp{
+			// No cluster has lost its data, and nobody has deleted all keys of the prefix.
+			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(base, 10)),
+			clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
+		}
+		if !anyway {
+			hasNone := clientv3.Compare(clientv3.CreateRevision(keys), "<", q.revision+1)
+			conditions = append(conditions, hasNone.WithPrefix())
+		}
+		put := clientv3.OpPut(e.key, e.value, clientv3.WithLease(l.id))
+		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, look)
+		var found queue
+		if err == nil {
+			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+		}
+		s.mu.Lock()
+		switch {
+		case resp != nil && resp.Succeeded:
+			e.token, e.modified = base+found.revision, found.revision
+			// What has the lease of a place is told, and renewed.
+			e.held = err == nil && admits(found.records, e.limit) && ttl >= req.TTL
+			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}
+			if res.Waiting {
 				e.until = e.until.Add(req.Place - ttl)
 				if len(found.records) > 0 {
 					res.Held = found.records[0].public(found.waiting())
@@ -74,81 +115,28 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			}
 			s.mu.Unlock()
 			s.watch(e, found)
-			return res, nil
+			return res, err
+		case errors.Is(err, rpctypes.ErrNoSpace): // The server may have applied it, and does not later.
+			e.on = 0
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced: // The lease may have a key of somebody else.
+			delete(s.leases, l.seconds)
+		case err == nil && (q.revision > 0 || len(found.records) == 0):
+			s.base = 0 // Somebody may have deleted all keys of the prefix.
+		}
+		if err == nil || driver.IsNotApplied(err) { // else Renew tells what has become of it
+			delete(s.entries, id)
+		}
+		s.mu.Unlock()
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
+			isReplaced = true
+		case err != nil:
+			return res, err
+		case found.index(req.Owner) >= 0:
+			return res, errAgain
+		default:
+			q = found
 		}
 	}
-}
-
-// makeEntry makes an entry on the lease of its TTL, unless one has come since a queue was read, or
-// anyway. It returns nil if it has not, and the queue that was there. What is certainly not made is
-// forgotten.
-func (s *Store) makeEntry(
-	ctx context.Context, req *driver.Request, ttl time.Duration, before queue, anyway bool,
-) (e *entry, found queue, err error) {
-	base, err := s.baseOf(ctx)
-	if err != nil {
-		return nil, found, err
-	}
-	until := time.Now().Add(ttl)
-	l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
-	if err != nil {
-		return nil, found, err
-	}
-	slot := 0
-	if len(before.records) > 0 {
-		slot = rand.N(16 + 4*len(before.records)) // so that many may come at once
-	}
-	value, _ := json.Marshal(record{
-		Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
-		Metadata: req.Metadata,
-	})
-	e = &entry{
-		name: req.Name, owner: req.Owner, key: s.lockKeys + req.Name + "\x00" + strconv.Itoa(slot),
-		value: string(value), limit: req.Limit, on: l.id, until: until,
-	}
-	id := [2]string{e.name, e.owner}
-	s.mu.Lock()
-	if s.entries[id] != nil {
-		s.mu.Unlock()
-		return nil, found, errAgain
-	}
-	s.entries[id] = e
-	s.mu.Unlock()
-	conditions := []clientv3.Cmp{
-		// No cluster has lost its data, and nobody has deleted all keys of the prefix.
-		clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(base, 10)),
-		clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
-	}
-	if !anyway {
-		hasNone := clientv3.Compare(clientv3.CreateRevision(s.lockKeys+e.name+"\x00"), "<", before.revision+1)
-		conditions = append(conditions, hasNone.WithPrefix())
-	}
-	look := clientv3.OpGet(s.lockKeys+e.name+"\x00", inOrder...)
-	put := clientv3.OpPut(e.key, e.value, clientv3.WithLease(e.on))
-	resp, err := s.write(ctx, e.name, conditions, []clientv3.Op{look, put}, look)
-	if errors.Is(err, rpctypes.ErrNoSpace) { // The server may have applied it, and does not later.
-		s.mu.Lock()
-		e.on = 0
-		s.mu.Unlock()
-	}
-	if err != nil && !driver.IsNotApplied(err) {
-		return nil, found, err // Renew tells what has become of it.
-	}
-	if err == nil {
-		found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case resp != nil && resp.Succeeded:
-		e.token, e.modified = base+found.revision, found.revision
-		e.held = err == nil && admits(found.records, e.limit)
-		return e, found, err
-	case err == nil && found.index(e.owner) >= 0:
-		err = errAgain
-	case err == nil && (before.revision > 0 || len(found.records) == 0):
-		s.base = 0 // Somebody may have deleted all keys of the prefix.
-	}
-	delete(s.entries, id)
-	return nil, found, err
 }

@@ -155,15 +155,9 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// baseOf returns what is added to create revisions, so that tokens are above those of other stores
+// readBase returns what is added to create revisions, so that tokens are above those of other stores
 // and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) baseOf(ctx context.Context) (int64, error) {
-	s.mu.Lock()
-	known := s.base
-	s.mu.Unlock()
-	if known > 0 {
-		return known, nil
-	}
+func (s *Store) readBase(ctx context.Context) (int64, error) {
 	base := s.wall().UnixMicro()
 	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(s.baseKey, strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey))
