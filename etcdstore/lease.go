@@ -51,16 +51,6 @@ func (l *lease) lasts(t time.Time) bool {
 // isOurs reports whether a lease is one of this Store: it chooses the numbers of its leases.
 func (s *Store) isOurs(id clientv3.LeaseID) bool { return int64(id)>>leaseBits == s.session>>leaseBits }
 
-// leaseOf returns the lease with a number, or nil. The caller holds s.mu.
-func (s *Store) leaseOf(id clientv3.LeaseID) *lease {
-	for _, l := range s.leases {
-		if l.id == id {
-			return l
-		}
-	}
-	return nil
-}
-
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }

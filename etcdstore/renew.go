@@ -46,8 +46,10 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			e.until = end
 		}
 		seconds := leaseSeconds(req.TTL)
-		if l := s.leaseOf(e.on); l != nil && e.until.After(end) && l.lasts(e.until) {
-			seconds = l.seconds // It stays there, for as long as was requested before.
+		for _, l := range s.leases {
+			if l.id == e.on && e.until.After(end) && l.lasts(e.until) {
+				seconds = l.seconds // It stays there, for as long as was requested before.
+			}
 		}
 		bySeconds[seconds] = append(bySeconds[seconds], &renewals[i])
 	}
