@@ -74,7 +74,7 @@ func TestOneCounter(t *testing.T) {
 				t.Errorf("token %d after %d, %v", rec.Token, last, err)
 			}
 			last = rec.Token + int64(time.Hour/time.Microsecond) // The clock is set back by an hour.
-			server.Do("SET", s.newCall(lookupScript, "", "name", "").tag+s.prefix+counterSuffix, strconv.FormatInt(last, 10))
+			server.Do("SET", s.newCall(lookupScript, s.common, "name").tag+s.prefix+counterSuffix, strconv.FormatInt(last, 10))
 			release(t, s, req)
 		}
 		// Without one it refuses those of a single server, whatever the name.

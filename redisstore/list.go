@@ -90,7 +90,7 @@ func (s *Store) pageOfCalls(ctx context.Context, master redis.UniversalClient, p
 			continue // The key belongs to another prefix, is beside the locks, or cannot be the name of one.
 		}
 		seen[key] = true
-		calls = append(calls, s.newCall(lookupScript, "", name, ""))
+		calls = append(calls, s.newCall(lookupScript, s.common, name))
 	}
 	return calls, next, nil
 }

@@ -222,8 +222,8 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	server.Do("DEL", "lock:"+queueInfix+"lock:name")
 	release(t, s, join(time.Minute))
 	lasts("lock:name", 59*time.Minute)
-	if got := millis(time.Millisecond + 1); got != "2" {
-		t.Errorf("a millisecond and a nanosecond are %s ms", got)
+	if got := millis(time.Millisecond + 1); got != 2 {
+		t.Errorf("a millisecond and a nanosecond are %d ms", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	_ "embed" // for the scripts
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,27 +36,28 @@ var (
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one.
 var (
-	acquireScript = newScript(acquireLua, counterSuffix, aheadSuffix)
-	renewScript   = newScript(renewLua)
-	releaseScript = newScript(releaseLua)
-	lookupScript  = newScript(lookupLua)
-	breakScript   = newScript(breakLua)
+	acquireScript = newScript(acquireLua, true)
+	renewScript   = newScript(renewLua, false)
+	releaseScript = newScript(releaseLua, false)
+	lookupScript  = newScript(lookupLua, false)
+	breakScript   = newScript(breakLua, false)
 )
 
-// A script is a Lua script that the server runs in one step. Its source has the text and the
-// server's name for it. Its shared keys are in front of those of the locks.
+// A script is a Lua script that the server runs in one step.
 type script struct {
-	source func() (text, sha string)
-	shared []string // what these keys end with
+	source func() (text string, sha any) // sha is the server's name for it
+	counts bool                          // the keys of the tokens are in front of those of the locks
 }
 
 // newScript makes the script of a verb when it is first used, since most programs that link this
 // package start without a need for it. It drops the comments: the text is sent whenever a server
 // does not know it.
-func newScript(verb string, shared ...string) *script {
-	return &script{shared: shared, source: sync.OnceValues(func() (string, string) {
+func newScript(verb string, counts bool) *script {
+	return &script{counts: counts, source: sync.OnceValues(func() (string, any) {
 		var b strings.Builder
-		fmt.Fprintf(&b, "local shared = %d\n", len(shared))
+		if b.WriteString("local shared = 0\n"); counts {
+			b.WriteString("shared = 2\n")
+		}
 		for line := range strings.Lines(headLua + strings.Replace(verb, "-- include queue.lua\n", queueLua, 1) + tailLua) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
@@ -79,8 +81,8 @@ type call struct {
 	runKey
 	sender               *batch.Queue[*call]
 	lock, queue, entries string // the keys of this one
-	owner                string // the name of the call for its sender; "" for one without an order
-	args                 []any  // of the script, for this lock
+	order                string // the name of the call for its sender; "" for one without an order
+	owner, number        string // the words for this lock, those that are not "": see the files of the scripts
 
 	reply       any
 	err         error
@@ -89,10 +91,10 @@ type call struct {
 
 // A runKey is what calls have in common that share a run of a script.
 type runKey struct {
-	script *script
-	tag    string // of the keys' hash slot, in a cluster
-	common string // what the script is told once for all of them
-	args   int    // how many it is told of each
+	script  *script
+	tag     string // of the keys' hash slot, in a cluster
+	common  string // what the script is told once for all of them
+	numbers bool   // each has a number
 }
 
 // runMax is how many locks one run of a script handles: many enough to share its cost, and few
@@ -106,15 +108,36 @@ type scriptRun struct {
 	cmd   *redis.Cmd
 }
 
+// sendBatch divides a batch into runs of scripts, and sends them in one round trip, and in another
+// one those whose scripts a server does not know.
+func (s *Store) sendBatch(ctx context.Context, batch []*call) {
+	var runs []scriptRun
+	for _, c := range batch {
+		i := slices.IndexFunc(runs, func(r scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
+		if i < 0 {
+			i, runs = len(runs), append(runs, scriptRun{runKey: c.runKey})
+		}
+		runs[i].calls = append(runs[i].calls, c)
+	}
+	s.send(ctx, runs, false)
+	runs = slices.DeleteFunc(runs, func(r scriptRun) bool {
+		err := r.cmd.Err()
+		return err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT")
+	})
+	if len(runs) > 0 {
+		s.send(ctx, runs, true)
+	}
+}
+
 // send sends runs in one round trip: by the hashes of their scripts, or in full to a server that
 // does not know them. With MinReplicas, WAIT is behind them in the same pipeline. The client
 // library has connections for pipelines alone, so that other work of the program does not hold them
 // up.
-func (s *Store) send(ctx context.Context, runs []*scriptRun, inFull bool) {
+func (s *Store) send(ctx context.Context, runs []scriptRun, inFull bool) {
 	pipe := s.client.Pipeline()
-	for _, r := range runs {
-		r.cmd = redis.NewCmd(ctx, s.words(r, inFull)...)
-		_ = pipe.Process(ctx, noRetry{r.cmd}) // A pipeline only records it here.
+	for i := range runs {
+		runs[i].cmd = redis.NewCmd(ctx, s.words(&runs[i], inFull)...)
+		_ = pipe.Process(ctx, noRetry{runs[i].cmd}) // A pipeline only records it here.
 	}
 	var wait *redis.IntCmd
 	if s.options.MinReplicas > 0 {
@@ -157,8 +180,12 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 	if words = append(words, "evalsha", sha, 0); inFull {
 		words[0], words[1] = "eval", text
 	}
-	for _, suffix := range r.script.shared {
-		words = append(words, r.tag+s.prefix+suffix)
+	switch {
+	case !r.script.counts:
+	case r.tag == "":
+		words = append(words, &s.counter, &s.ahead)
+	default:
+		words = append(words, r.tag+s.counter, r.tag+s.ahead)
 	}
 	for _, c := range r.calls {
 		words = append(words, &c.lock)
@@ -175,7 +202,12 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 	words[2] = len(words) - 3
 	words = append(words, &r.common)
 	for _, c := range r.calls {
-		words = append(words, c.args...)
+		if c.owner != "" {
+			words = append(words, &c.owner)
+		}
+		if c.numbers {
+			words = append(words, &c.number)
+		}
 	}
 	return words
 }

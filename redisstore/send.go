@@ -43,7 +43,7 @@ func (s *Store) newSenders() []batch.Queue[*call] {
 	}
 	for i := range senders {
 		q := &senders[i]
-		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.owner }
+		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.order }
 		q.InFlight, q.Max, q.Bound, q.StuckAfter = inFlight, maxBatch, requestBound, stuckAfter
 		if s.honorsDeadline {
 			q.MinInline = minInline
@@ -57,17 +57,19 @@ func (s *Store) newSenders() []batch.Queue[*call] {
 // keys into one slot. A client that takes a node of a cluster for a single server has the same
 // counter then. With every other prefix the server refuses it, since the counter and the tokens
 // ahead are in different slots.
-func (s *Store) newCall(script *script, common, name, owner string, args ...any) *call {
-	c := &call{runKey: runKey{script: script, common: s.common + common, args: len(args)}, sender: &s.senders[0], lock: s.prefix + name, owner: owner, args: args}
+func (s *Store) newCall(script *script, common, name string) *call {
+	c := &call{runKey: runKey{script: script, common: common}, sender: &s.senders[0]}
+	lock := s.prefix + name
 	if s.cluster {
-		slot := slotOf(c.lock)
+		slot := slotOf(lock)
 		c.sender = &s.senders[int(slot)%len(s.senders)]
 		if !s.prefixHasTag {
 			c.tag = slotTags()[slot]
 		}
 	}
-	c.queue = c.tag + s.prefix + queueInfix + c.lock
-	c.entries = c.tag + s.prefix + entriesInfix + c.lock
+	c.queue = c.tag + s.prefix + queueInfix + lock
+	c.entries = c.tag + s.prefix + entriesInfix + lock
+	c.lock = c.queue[len(c.queue)-len(lock):]
 	return c
 }
 
@@ -169,25 +171,4 @@ func (s *Store) checkUsable(ctx context.Context) error {
 		return s.configErr
 	}
 	return driver.NotApplied(ctx.Err())
-}
-
-// sendBatch divides a batch into runs of scripts, and sends them in one round trip, and in another
-// one those whose scripts a server does not know.
-func (s *Store) sendBatch(ctx context.Context, batch []*call) {
-	var runs []*scriptRun
-	for _, c := range batch {
-		i := slices.IndexFunc(runs, func(r *scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
-		if i < 0 {
-			i, runs = len(runs), append(runs, &scriptRun{runKey: c.runKey})
-		}
-		runs[i].calls = append(runs[i].calls, c)
-	}
-	s.send(ctx, runs, false)
-	runs = slices.DeleteFunc(runs, func(r *scriptRun) bool {
-		err := r.cmd.Err()
-		return err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT")
-	})
-	if len(runs) > 0 {
-		s.send(ctx, runs, true)
-	}
 }

@@ -63,6 +63,7 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
+	counter, ahead string // the keys of the tokens, without the tag of a slot
 	common         string // what the words of every run begin with: see lua/head.lua
 	configErr      error  // returned by every call if the arguments of New are invalid
 	senders        []batch.Queue[*call]
@@ -126,7 +127,8 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	s.configErr = s.checkOptions()
 	s.senders = s.newSenders()
 	s.listener.init(s.prefix)
-	s.common = fmt.Sprintf("%s %d ", millis(s.options.RestartGuard), s.options.MinReplicas)
+	s.counter, s.ahead = s.prefix+counterSuffix, s.prefix+aheadSuffix
+	s.common = fmt.Sprintf("%d %d ", millis(s.options.RestartGuard), s.options.MinReplicas)
 	return s
 }
 

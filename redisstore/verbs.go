@@ -15,7 +15,7 @@ import (
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner), lockqueue.Check(&req)); err != nil {
+	if err := errors.Join(checkOwner(req.Owner), lockqueue.Check(&req)); err != nil {
 		return driver.Result{}, err
 	} else if req.Tokens > maxTokens {
 		return driver.Result{}, fmt.Errorf("%w: more than %d tokens are requested", driver.ErrInvalid, maxTokens)
@@ -51,16 +51,21 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 }
 
 func (s *Store) acquireCall(req *driver.Request) *call {
-	common := millis(req.TTL) + " " + millis(req.Place) + " " + strconv.Itoa(max(req.Limit, 1)) + " " + strconv.Itoa(max(req.Tokens, 1)) + " " + s.listener.channel + "\n" + req.Holder
+	common := append(make([]byte, 0, 128), s.common...)
+	for _, number := range [...]int64{millis(req.TTL), millis(req.Place), int64(max(req.Limit, 1)), int64(max(req.Tokens, 1))} {
+		common = append(strconv.AppendInt(common, number, 10), ' ')
+	}
+	common = append(append(append(common, s.listener.channel...), '\n'), req.Holder...)
 	if len(req.Metadata) > 0 {
 		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
-		common += "\n" + string(metadata)
+		common = append(append(common, '\n'), metadata...)
 	}
-	args := []any{req.Owner}
+	c := s.newCall(acquireScript, string(common), req.Name)
+	c.owner, c.order = req.Owner, req.Owner
 	if req.Floor > 0 {
-		args = append(args, req.Floor)
+		c.number, c.numbers = strconv.FormatInt(req.Floor, 10), true
 	}
-	return s.newCall(acquireScript, common, req.Name, req.Owner, args...)
+	return c
 }
 
 // checkOwner refuses an owner that is ambiguous in the value of a lock.
@@ -72,8 +77,8 @@ func checkOwner(owner string) error {
 }
 
 // millis returns a duration in ms, rounded up, so that nothing ends too early.
-func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
 // Renew implements [driver.Store]. It renews up to 1024 entries in each round trip; in a cluster,
@@ -83,12 +88,18 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		return nil, err
 	}
 	calls := make([]*call, len(reqs))
+	common, ttl := "", time.Duration(-1)
 	for i, req := range reqs {
 		if err := checkOwner(req.Owner); err != nil {
 			return nil, err
 		}
 		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
-		calls[i] = s.newCall(renewScript, millis(req.TTL)+" "+s.listener.channel, req.Name, "", req.Owner, req.Token)
+		if req.TTL != ttl { // They share one text.
+			ttl, common = req.TTL, fmt.Sprint(s.common, millis(req.TTL), " ", s.listener.channel)
+		}
+		c := s.newCall(renewScript, common, req.Name)
+		c.owner, c.number, c.numbers = req.Owner, strconv.FormatInt(req.Token, 10), true
+		calls[i] = c
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
@@ -118,10 +129,11 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	if err := errors.Join(s.checkUsable(ctx), checkOwner(req.Owner)); err != nil {
+	if err := checkOwner(req.Owner); err != nil {
 		return false, err
 	}
-	c := s.newCall(releaseScript, millis(req.Keep), req.Name, req.Owner, req.Owner)
+	c := s.newCall(releaseScript, s.common+strconv.FormatInt(millis(req.Keep), 10), req.Name)
+	c.owner, c.order = req.Owner, req.Owner
 	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return false, err
@@ -135,21 +147,23 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(lookupScript, "", name, ""), name)
+	return s.runForRecords(ctx, s.newCall(lookupScript, s.common, name))
 }
 
 // Break implements [driver.Store]. A key that is not a string may be data of an application: Break
 // does not delete it and returns an error that matches [driver.ErrInvalid] and has its type. A key
 // that another kind of client has written has no token: only a request without a token ends it.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return s.callForRecords(ctx, s.newCall(breakScript, "", name, "", token), name)
+	c := s.newCall(breakScript, s.common, name)
+	c.number, c.numbers = strconv.FormatInt(token, 10), true
+	return s.runForRecords(ctx, c)
 }
 
-// callForRecords makes a call with descriptions of holds as its reply.
-func (s *Store) callForRecords(ctx context.Context, c *call, name string) ([]driver.Record, error) {
+// runForRecords makes a call with descriptions of holds as its reply.
+func (s *Store) runForRecords(ctx context.Context, c *call) ([]driver.Record, error) {
 	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return parseRecords(name, reply)
+	return parseRecords(c.lock[len(s.prefix):], reply)
 }

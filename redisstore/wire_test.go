@@ -53,7 +53,9 @@ func TestReleasesTwiceInARun(t *testing.T) {
 	req, other := grant(t, s, "name", time.Minute), grant(t, s, "other", time.Minute)
 	var calls []*call
 	for _, req := range []driver.Request{req, req, other} {
-		calls = append(calls, s.newCall(releaseScript, "0", req.Name, "", req.Owner))
+		c := s.newCall(releaseScript, s.common+"0", req.Name)
+		c.owner = req.Owner
+		calls = append(calls, c)
 	}
 	for i, err := range s.runCalls(t.Context(), calls) {
 		if want := []any{int64(1), int64(0), int64(1)}[i]; err != nil || calls[i].reply != want {

@@ -22,7 +22,7 @@ var (
 
 // A Queue sends calls in batches. InFlight batches are sent beside each other: a caller that finds
 // room sends its calls at once, on its own goroutine. Calls that come meanwhile wait and go
-// together, when a batch has ended, or has taken longer than StuckAfter. A caller that gives up a
+// together, when a batch has ended, or they have waited for StuckAfter. A caller that gives up a
 // call that was sent leaves its name behind: later calls with that name wait until the batch has
 // ended, so that they do not overtake it. The fields must not be changed after the first Do.
 type Queue[T any] struct {
@@ -36,7 +36,7 @@ type Queue[T any] struct {
 	InFlight   int           // how many batches are sent beside each other
 	Max        int           // the greatest number of calls in a batch; a Do with more has its own
 	Bound      time.Duration // limits a batch, and a call without a deadline
-	StuckAfter time.Duration // limits how long a batch holds up others; 0 for none
+	StuckAfter time.Duration // limits how long batches hold up others; 0 for none
 
 	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
 	// With less another one sends them, and has the full Bound. 0 means always another one: Send
@@ -44,7 +44,7 @@ type Queue[T any] struct {
 	MinInline time.Duration
 
 	mu      sync.Mutex
-	flying  int                  // batches that count
+	flying  []*batch[T]          // those that count
 	waiting []*batch[T]          // in the order in which they came
 	late    map[string]*batch[T] // those that were not awaited, by the names of their calls
 }
@@ -52,6 +52,7 @@ type Queue[T any] struct {
 type batch[T any] struct {
 	callers []*[]T // the calls of each that go together; none if it has given up
 	size    int    // of all calls
+	stuck   *time.Timer
 	ended   chan struct{}
 }
 
@@ -78,15 +79,18 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		}
 		q.mu.Lock()
 	}
-	if q.flying < q.InFlight && len(q.waiting) == 0 && q.MinInline > 0 && deadline.Sub(now) >= q.MinInline {
-		q.flying++
+	if len(q.flying) < q.InFlight && q.MinInline > 0 && deadline.Sub(now) >= q.MinInline {
+		b := &batch[T]{ended: make(chan struct{})}
+		q.flying = append(q.flying, b)
 		q.mu.Unlock()
-		q.send(ctx, calls)
+		q.send(ctx, b, calls)
 		return nil
 	}
 	mine := calls
 	if n := len(q.waiting); n == 0 || q.waiting[n-1].size+len(mine) > q.Max {
-		q.waiting = append(q.waiting, &batch[T]{ended: make(chan struct{})})
+		b := &batch[T]{ended: make(chan struct{})}
+		b.stuck = time.AfterFunc(cmp.Or(q.StuckAfter, math.MaxInt64), func() { q.pass(b) })
+		q.waiting = append(q.waiting, b)
 	}
 	b := q.waiting[len(q.waiting)-1]
 	b.callers, b.size = append(b.callers, &mine), b.size+len(mine)
@@ -117,42 +121,44 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	return errors.Join(ErrNoReply, ctx.Err())
 }
 
+// pass has a batch sent that has waited for StuckAfter: those in flight do not count any more.
+func (q *Queue[T]) pass(b *batch[T]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if slices.Contains(q.waiting, b) {
+		q.flying = nil
+		q.sendWaiting()
+	}
+}
+
 // sendWaiting has sent what waits, as far as there is room. The caller holds q.mu.
 func (q *Queue[T]) sendWaiting() {
-	for q.flying < q.InFlight && len(q.waiting) > 0 {
+	for len(q.flying) < q.InFlight && len(q.waiting) > 0 {
 		b := q.waiting[0]
 		q.waiting = q.waiting[1:]
+		b.stuck.Stop()
 		var calls []T
 		for _, of := range b.callers {
 			calls = append(calls, *of...)
 		}
-		if len(calls) == 0 {
-			continue
+		if len(calls) > 0 {
+			q.flying = append(q.flying, b)
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), q.Bound)
+				defer cancel()
+				q.send(ctx, b, calls)
+			}()
 		}
-		q.flying++
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), q.Bound)
-			defer cancel()
-			q.send(ctx, calls)
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			close(b.ended)
-			maps.DeleteFunc(q.late, func(_ string, late *batch[T]) bool { return late == b })
-		}()
 	}
 }
 
-// send sends a batch, and lets what waits follow it.
-func (q *Queue[T]) send(ctx context.Context, calls []T) {
-	leave := func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.flying--
-		q.sendWaiting()
-	}
-	stuck := time.AfterFunc(cmp.Or(q.StuckAfter, math.MaxInt64), leave)
+// send sends a batch that is in flight, and has sent what waits after it.
+func (q *Queue[T]) send(ctx context.Context, b *batch[T], calls []T) {
 	q.Send(ctx, calls)
-	if stuck.Stop() {
-		leave()
-	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flying = slices.DeleteFunc(q.flying, func(other *batch[T]) bool { return other == b })
+	q.sendWaiting()
+	maps.DeleteFunc(q.late, func(_ string, late *batch[T]) bool { return late == b })
+	close(b.ended)
 }
