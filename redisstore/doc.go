@@ -83,7 +83,7 @@
 //
 // None is needed; "maxmemory-policy noeviction" is advised. A user of the ACL needs the keys
 // ~lock:* and, in a cluster, ~{*}lock:*, the channels &lock:*, and the commands eval, evalsha,
-// exists, get, mget, set, incrby, del, pttl, pexpire, zadd, zcount, zscore, zrange, zrangebyscore,
+// exists, get, set, incrby, del, pttl, pexpire, zadd, zcount, zscore, zrange, zrangebyscore,
 // zrem, zremrangebyscore, hset, hget, hdel, time, scan, hello, ping, publish, subscribe, type (for
 // an error of Break), and with the options info and wait. Every key that a script touches is among
 // its KEYS. Messages have a hash of the owner and the token: they prove nothing.

@@ -21,7 +21,7 @@ import (
 // rights are the commands that the package comment asks for, without those of options and of the
 // connection.
 var rights = []string{
-	"exists", "get", "mget", "set", "del", "pttl", "pexpire", "time", "incrby", "zadd", "zcount", "zscore", "zrange",
+	"exists", "get", "set", "del", "pttl", "pexpire", "time", "incrby", "zadd", "zcount", "zscore", "zrange",
 	"zrangebyscore", "zrem", "zremrangebyscore", "hset", "hget", "hdel", "publish", "type",
 }
 

@@ -1,50 +1,37 @@
 -- Makes entries. What all have in common: TTL and place in ms, limit, tokens; channel; holder and
 -- metadata. Of each: owner, and floor if there is one. Answers the token of a hold; or {what, token,
 -- what is in the way}.
-local guard, replicas, ttl, place, limit, tokens, channel, public =
-  match(ARGV[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local guard, replicas, ttl, place, limit, head, tokens, public =
+  match(ARGV[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) ((%d+) [^\n]*\n)(.*)$')
 now = call('TIME')
 clock = now[1] * 1000000 + now[2]
-local rest = tokens .. ' ' .. channel .. '\n' .. now[1] .. '\n' .. now[2] .. '\n' .. public
+local rest = head .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and guard == '0' and replicas == '0' -- A lock that has nothing can be granted at once.
 local floors = args == 2
--- How many values and queues the locks of the run have. Without floors, tokens ahead are one more.
-local found = plain and call('EXISTS', unpack(KEYS, floors and 3 or 2, shared + 2 * locks))
-local allFree = found == 0
-local allHeld = place == '0' and limit == '1' and not allFree and call('EXISTS', unpack(KEYS, shared + 1, shared + locks)) == locks
-local nextToken, last -- of the run
+-- None of the locks has a value or a queue, and there are no tokens ahead.
+local allFree = plain and not floors and call('EXISTS', unpack(KEYS, 2, shared + 2 * locks)) == 0
 
 -- The counter is raised once for all tokens that the run may need, and to the clock if that is a
--- millisecond ahead. An attempt at locks that are held needs none. Tokens that the counter has
--- passed are forgotten; floors leave that to the run that raises the counter to the clock.
-if not allHeld then
-  last = call('INCRBY', KEYS[1], tokens * locks)
-  local behind = last < clock - 1000
-  if behind then
-    last = clock + tokens * locks
-    call('SET', KEYS[1], format('%d', last))
-  end
-  nextToken = last < 9007199254740992 and last - tokens * locks + 1 or last -- Above, a double is no longer exact.
-  if behind and floors or not allFree and not floors then
-    call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('(%d', nextToken))
+-- millisecond ahead. Tokens that the counter has passed are forgotten; floors leave that to the run
+-- that raises the counter to the clock.
+local last = call('INCRBY', KEYS[1], tokens * locks)
+local behind = last < clock - 1000
+if behind then
+  last = clock + tokens * locks
+  call('SET', KEYS[1], format('%d', last))
+end
+local nextToken = last < 9007199254740992 and last - tokens * locks + 1 or last -- Above, a double is no longer exact.
+if not allFree and (behind or not floors) then
+  call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('(%d', nextToken))
+end
+for i = 1, allFree and last < 9007199254740992 and locks or 0 do
+  local set = redis.pcall('SET', KEYS[shared + i], ARGV[1 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl)
+  if set and set.ok then
+    answers[i], answered, nextToken = nextToken, answered + 1, nextToken + tokens
   end
 end
-if allFree and last < 9007199254740992 then
-  for i = 1, locks do
-    local lock, word = KEYS[shared + i], 2 + args * (i - 1)
-    local token, floor = nextToken, floors and tonumber(ARGV[word + 1])
-    if floor then -- It is the token, unless the counter has passed it, or the lock has had as great a one.
-      token = last < floor and floor <= clock + 86400000000 and
-        redis.pcall('ZADD', KEYS[2], 'GT', 'CH', ARGV[word + 1], lock) == 1 and floor
-    end
-    local set = token and redis.pcall('SET', lock, ARGV[word] .. format('\n%d ', token) .. rest, 'NX', 'PX', ttl)
-    if set and set.ok then
-      answers[i], answered, nextToken = token, answered + 1, nextToken + tokens
-    end
-  end
-  if answered == locks then
-    return answers
-  end
+if answered == locks then
+  return answers
 end
 
 -- include queue.lua
@@ -55,9 +42,7 @@ local function makeToken(lock, floor)
   local token, floor = nextToken, tonumber(floor or 0)
   if floor > clock + 86400000000 then
     return {'ahead'}
-  elseif not token then
-    return {'failed', 0, 'TRYAGAIN the lock has just become free'}
-  elseif floors or not allFree then
+  elseif not allFree then
     token = math.max(token, floor, (call('ZSCORE', KEYS[2], lock) or 0) + 1)
   end
   nextToken = nextToken + tokens
@@ -70,17 +55,12 @@ local function makeToken(lock, floor)
 end
 
 local function verb(lock, queue, entries, owner, floor)
-  if allHeld and found == locks then -- None has a queue: one exclusive hold of another owner refuses it.
-    local e = parse(redis.pcall('GET', lock))
-    if e and e.kind == 'h' and e.owner ~= owner then
-      checkMaster()
-      return {'refused', 0, describe(e, call('PTTL', lock))}
-    end
-  elseif plain and call('EXISTS', lock, queue) == 0 then
+  if plain and call('EXISTS', lock, queue) == 0 then
     local token = makeToken(lock, floor)
-    if type(token) ~= 'number' or call('SET', lock, owner .. format('\n%d ', token) .. rest, 'NX', 'PX', ttl) then
-      return token
+    if type(token) == 'number' then
+      call('SET', lock, owner .. format('\n%d ', token) .. rest, 'PX', ttl)
     end
+    return token
   end
   local s = load(lock, queue, entries)
   if s.hold and s.hold.owner == 'released:' .. redis.sha1hex(owner) or s:entryOf(owner) then

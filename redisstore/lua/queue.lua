@@ -2,38 +2,13 @@
 -- ms, token, limit, and the rest: tokens, space, channel of its client; seconds and µs of its
 -- begin, holder and metadata, each on a line.
 
--- checkMaster fails on a replica, whose answers may be old. It changes nothing.
-local function checkMaster()
-  local refusal = redis.pcall('ZREM', KEYS[shared + locks + 1], '')
-  if type(refusal) == 'table' and string.find(refusal.err, 'READONLY ', 1, true) then
-    error(refusal, 0)
-  end
-end
-
--- parse returns the only hold or keep that the value of a lock has.
-local function parse(value)
-  local owner, token, rest = match(type(value) == 'string' and value or '', '^([^\n]+)\n([1-9]%d*) ([1-8] [^\n]*\n%d+\n%d+\n.*)$')
-  return owner and {owner = owner, kind = sub(owner, 1, 9) == 'released:' and 'k' or 'h', token = tonumber(token), limit = 1, rest = rest}
-end
-
--- describe describes a hold or keep with the ms that it has left.
-local function describe(e, left)
-  return {e.kind == 'k' and 'kept' or 'held', left, e.limit, format('%d\n', e.token) .. match(e.rest, '\n(.*)$')}
-end
-
--- newRule makes the rule of a name's queue, for all scripts. Package lockqueue has it in Go. The
--- first lock of a run that needs its functions has them made, which takes longer than most runs do
--- without them.
+-- newRule makes the rule of a name's queue, for the first lock of a run that needs it. Package
+-- lockqueue has it in Go.
 local function newRule()
   local Q = {} -- the functions of a lock that is loaded
   Q.__index = Q
   local unlimited = 2147483647
   local dropping, admitting, bar = 2000, 200, nil -- how many places this run may still drop, and admit
-  checkMaster()
-  local replication = (guard ~= '0' or replicas ~= '0') and call('INFO', 'replication') or ''
-  if guard ~= '0' and string.find(replication, 'role:slave', 1, true) then -- It can be written to. Its master takes everything back.
-    error({err = 'READONLY a restart guard is of use on a master only'}, 0)
-  end
   now = now or call('TIME')
   clock, ms = now[1] * 1000000 + now[2], now[1] * 1000 + math.floor(now[2] / 1000)
 
@@ -151,8 +126,9 @@ local function newRule()
         self.n, self.least = self.n + count, math.min(self.least, tonumber(limit))
       end
     elseif value then
-      self.n, self.least, self.hold = 1, 1, parse(value)
-      self.foreign = not self.hold and value
+      local owner, token, rest = match(type(value) == 'string' and value or '', '^([^\n]+)\n([1-9]%d*) ([1-8] [^\n]*\n%d+\n%d+\n.*)$')
+      self.n, self.least, self.foreign = 1, 1, not owner and value
+      self.hold = owner and {owner = owner, kind = sub(owner, 1, 9) == 'released:' and 'k' or 'h', token = tonumber(token), limit = 1, rest = rest}
     end
     local over = call('ZRANGEBYSCORE', self.queue, since, 0, 'LIMIT', 0, self.counts and 500 or -1)
     for _, owner in ipairs(over) do
@@ -285,7 +261,8 @@ local function newRule()
   function Q:describe(list)
     local all = {}
     for i, e in ipairs(list) do
-      all[i] = describe(e, e.ends and e.ends - ms or call('PTTL', self.lock))
+      all[i] = {e.kind == 'k' and 'kept' or 'held', e.ends and e.ends - ms or call('PTTL', self.lock), e.limit,
+        format('%d\n', e.token) .. match(e.rest, '\n(.*)$')}
     end
     if #all == 0 and self.n > 0 then
       all[1] = {'foreign', call('PTTL', self.lock), 0, ''}

@@ -1,23 +1,15 @@
 -- Ends entries. What all have in common: how many ms to keep the name, or 0. Of each: owner. Answers
 -- 1 if there was an entry, else 0.
 local guard, replicas, keep = match(ARGV[1], '^(%d+) (%d+) (%d+)')
-if keep == '0' then
-  local alone = call('EXISTS', unpack(KEYS, shared + locks + 1, shared + 2 * locks)) == 0 -- None has a queue.
-  local values, mine = (alone or locks > 1) and redis.pcall('MGET', unpack(KEYS, shared + 1, shared + locks)) or {}, {}
-  for i = 1, locks do
-    local lock, owner, value = KEYS[shared + i], ARGV[1 + i], values[i]
-    if value and sub(value, 1, #owner + 1) == owner .. '\n' and not mine[lock] and
-      (alone or locks > 1 and call('EXISTS', KEYS[shared + locks + i]) == 0) then
-      answers[i], answered, mine[lock] = 1, answered + 1, true
-      mine[answered] = lock
-    end
+local alone = keep == '0' and call('EXISTS', unpack(KEYS, locks + 1, 2 * locks)) == 0 -- None has a queue.
+for i = 1, keep == '0' and locks or 0 do
+  local lock, value = KEYS[i], (alone or call('EXISTS', KEYS[locks + i]) == 0) and redis.pcall('GET', KEYS[i])
+  if type(value) == 'string' and string.find(value, ARGV[1 + i] .. '\n', 1, true) == 1 and redis.pcall('DEL', lock) == 1 then
+    answers[i], answered = 1, answered + 1
   end
-  if answered > 0 and redis.pcall('DEL', unpack(mine)) ~= answered then
-    answers, answered = {}, 0 -- It has deleted none of them.
-  end
-  if answered == locks then
-    return answers
-  end
+end
+if answered == locks then
+  return answers
 end
 
 -- include queue.lua

@@ -1,7 +1,18 @@
--- What all scripts end with: the verb for each lock without an answer, with its keys and arguments;
--- then the notices. A failure concerns one lock. Its answer is {'failed', 1 if something was
--- changed, why}. That of a replica, which changes nothing, is the answer of the
--- script: so the client drops a connection that has stayed at a master that is one no more.
+-- What all scripts end with: a test whether this is a master, which alone may answer; the verb for
+-- each lock without an answer, with its keys and arguments; then the notices. A failure concerns one
+-- lock. Its answer is {'failed', 1 if something was changed, why}. That of a replica is the answer of
+-- the script: so the client drops a connection that has stayed at a master that is one no more.
+local refusal = redis.pcall('ZREM', KEYS[shared + locks + 1], '') -- It changes nothing, and a replica refuses it.
+local why = type(refusal) == 'table' and match(refusal.err, 'READONLY .*')
+if guard ~= '0' or replicas ~= '0' then
+  replication = call('INFO', 'replication')
+  if guard ~= '0' and string.find(replication, 'role:slave', 1, true) then -- It can be written to. Its master takes everything back.
+    why = 'READONLY a restart guard is of use on a master only'
+  end
+end
+if why then
+  return redis.error_reply(why)
+end
 for i = 1, locks do
   local k = shared + i
   wrote = false
@@ -10,11 +21,7 @@ for i = 1, locks do
     done, answer = pcall(verb, KEYS[k], KEYS[k + locks], KEYS[k + 2 * locks], unpack(ARGV, 2 + args * (i - 1), 1 + args * i))
   end
   if not done then
-    local why = type(answer) == 'table' and answer.err or tostring(answer)
-    if string.find(why, 'READONLY ', 1, true) then
-      return redis.error_reply('READONLY ' .. match(why, 'READONLY (.*)$'))
-    end
-    answer = {'failed', wrote and 1 or 0, why}
+    answer = {'failed', wrote and 1 or 0, type(answer) == 'table' and answer.err or tostring(answer)}
   end
   answers[i] = answer
 end
