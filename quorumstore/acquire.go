@@ -45,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	s.mu.Lock()
 	if e := s.entries[key]; e != nil && e.state == live && began.Before(e.expiry) {
 		s.mu.Unlock()
-		return none, errOwner
+		return none, errors.New("the owner has an entry already") // It may be the one that is requested.
 	}
 	if req.Place = 0; s.guarantees.Fencing { // Nodes that would choose a lower token agree on the floor.
 		req.Floor = min(max(req.Floor, began.UnixMicro()+floorSlack+s.clockLead), driver.MaxToken)

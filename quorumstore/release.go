@@ -2,7 +2,6 @@ package quorumstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -49,9 +48,6 @@ type part struct {
 
 // unknownTime is how long a release of an owner that this Store does not know is sent again.
 const unknownTime = time.Minute
-
-// errOwner does not match driver.ErrNotApplied, since the entry may be the one that is requested.
-var errOwner = errors.New("the owner has an entry already")
 
 // endAfter returns the time by which every node has dropped an entry that a request sent now makes
 // or prolongs, if the request arrives within twice the Timeout.

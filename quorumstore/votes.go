@@ -85,15 +85,10 @@ func (v *votes) verdict(waiting int) (verdict, int64) {
 
 // mostCommon returns the token that most nodes have, and how many these are.
 func mostCommon(tokens []int64) (token int64, most int) {
-	for _, candidate := range tokens {
-		same := 0
-		for _, other := range tokens {
-			if other == candidate {
-				same++
-			}
-		}
-		if same > most {
-			token, most = candidate, same
+	counts := make(map[int64]int, len(tokens))
+	for _, t := range tokens {
+		if counts[t]++; counts[t] > most {
+			token, most = t, counts[t]
 		}
 	}
 	return token, most

@@ -82,48 +82,6 @@ func TestFloorsAreOfOneName(t *testing.T) {
 	}
 }
 
-// However a hold above a floor ends, the next of its name has a higher token.
-func TestFloorsAreRemembered(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	req, last := above(t, s, "name", time.Now().UnixMicro()+60*second)
-	for what, end := range map[string]func(){
-		"release": func() { release(t, s, req) },
-		"break":   func() { _, _ = s.Break(t.Context(), "name", 0) },
-		"DEL":     func() { server.Do("DEL", "lock:name") },
-		"expiry": func() {
-			server.Do("PEXPIRE", "lock:name", "1")
-			eventually(t, "end of the hold", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
-		},
-		"being kept": func() {
-			keep := driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Millisecond}
-			if _, err := s.Release(t.Context(), keep); err != nil {
-				t.Error(err)
-			}
-			eventually(t, "end of the keep", func() bool { return server.Do("EXISTS", "lock:name") == "0" })
-		},
-	} {
-		end()
-		var token int64
-		req, token = above(t, s, "name", 0)
-		if token != last+1 {
-			t.Errorf("after %s of a hold with the token %d the next is %d, want one more", what, last, token)
-		}
-		last = token
-	}
-	names := 0
-	for rec, err := range s.List(t.Context(), "") {
-		if err != nil || rec.Name != "name" {
-			t.Errorf("List: %+v, %v", rec, err)
-		}
-		names++
-	}
-	if names != 1 {
-		t.Errorf("List yields %d locks, want 1", names)
-	}
-}
-
 // A lock is forgotten when the counter has passed its token, and not by the
 // clock, which may be set forward and back. (The counter is ahead of the clock
 // here, so that the test does not depend on its own speed.)
@@ -172,25 +130,6 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	pair(t, s, "1", base+9001*second)
 	if n := ahead(t, server, s); n != 1 {
 		t.Errorf("floors alone leave %d locks remembered, want 1", n)
-	}
-}
-
-// A server that has lost its memory abstains; by then its clock has passed every
-// token that was no further ahead than the guard is long.
-func TestGuardAndFloors(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, &Options{RestartGuard: 2 * time.Second})
-	abstains(t, s, time.Now(), 2*time.Second)
-	floor := time.Now().UnixMicro() + 2*second
-	_, last := above(t, s, "name", floor)
-	if last < floor {
-		t.Fatalf("above the floor %d the token is %d", floor, last)
-	}
-	server.RestartEmpty()
-	abstains(t, s, time.Now(), 2*time.Second)
-	if token := pair(t, s, "name", 0); token <= last {
-		t.Errorf("after the restart the token is %d, want it above %d", token, last)
 	}
 }
 

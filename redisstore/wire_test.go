@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -42,24 +41,5 @@ func TestWireFormat(t *testing.T) {
 	release(t, s, req)
 	if got := keys(server); !slices.Equal(got, want[:1]) {
 		t.Errorf("after the release the keys are %q, want the counter only", got)
-	}
-}
-
-// Of two releases of one owner in one run of the script, the first reports the hold, and the others
-// in the run are as they would be without them.
-func TestReleasesTwiceInARun(t *testing.T) {
-	t.Parallel()
-	s := open(t, servers.StartRedis(t).Addr, nil)
-	req, other := grant(t, s, "name", time.Minute), grant(t, s, "other", time.Minute)
-	var calls []*call
-	for _, req := range []driver.Request{req, req, other} {
-		c := s.newCall(releaseScript, s.common+"0", req.Name)
-		c.owner = req.Owner
-		calls = append(calls, c)
-	}
-	for i, err := range s.runCalls(t.Context(), calls) {
-		if want := []any{int64(1), int64(0), int64(1)}[i]; err != nil || calls[i].reply != want {
-			t.Errorf("release %d: %v, %v, want %v", i, calls[i].reply, err, want)
-		}
 	}
 }

@@ -15,6 +15,7 @@ local allFree = plain and not floors and call('EXISTS', unpack(KEYS, 2, shared +
 -- millisecond ahead. Tokens that the counter has passed are forgotten; floors leave that to the run
 -- that raises the counter to the clock.
 local last = call('INCRBY', KEYS[1], tokens * locks)
+master = true
 local behind = last < clock - 1000
 if behind then
   last = clock + tokens * locks
@@ -67,7 +68,7 @@ local function verb(lock, queue, entries, owner, floor)
     return {'again'}
   end
   s:settle()
-  local free = not s:front() and not s.blocked and s:fits(tonumber(limit))
+  local free = not s:front() and not s.blocked and s.n < math.min(s.least, limit)
   if not free and place == '0' then
     return {'refused', 0, s:describe(s:holds(32))[1]}
   end

@@ -12,6 +12,6 @@ local locks = math.floor((#KEYS - shared) / 3)
 local args = (#ARGV - 1) / locks -- of each lock
 local answers, answered = {}, 0 -- by lock, and how many there are
 local now, clock, ms -- the server's time: the answer to TIME, and it in µs and ms, once it is read
-local wrote -- whether something of the lock was changed
+local wrote, master -- whether something of the lock was changed, and whether a write has shown that this is a master
 local replication = '' -- what INFO says of it, with a guard or replicas
 local told = {} -- the notices

@@ -14,7 +14,7 @@ local function newRule()
 
   local function write(...)
     local reply = call(...)
-    wrote = true
+    wrote, master = true, true
     return reply
   end
 
@@ -169,10 +169,6 @@ local function newRule()
     self.blocked = true
   end
 
-  function Q:fits(limit)
-    return self.n < math.min(self.least, limit)
-  end
-
   -- grant makes an entry a hold. Each step leaves the lock as it was, or taken until the end of the
   -- entry.
   function Q:grant(e)
@@ -205,7 +201,7 @@ local function newRule()
     pcall(function()
       while self.n < self.least do
         local e = self:front()
-        if not e or not self:fits(e.limit) or self:barred() then
+        if not e or self.n >= e.limit or self:barred() then
           return
         elseif admitting == 0 then
           return self:tell(e, 0) -- It goes on.

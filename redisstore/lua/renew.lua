@@ -31,5 +31,6 @@ local function verb(lock, queue, entries, owner, token)
     wrote = true
   end
   call('PEXPIRE', lock, format('%d', math.max(call('PTTL', lock), ttl))) -- A replica refuses it, and WAIT confirms it.
+  master = true
   return {'held', tonumber(has)}
 end
