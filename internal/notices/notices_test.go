@@ -1,6 +1,7 @@
 package notices
 
 import (
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,5 +23,32 @@ func TestStopWaits(t *testing.T) {
 	stop()
 	if running.Load() {
 		t.Error("stop has returned while the function runs")
+	}
+}
+
+// Entries that come and go leave nothing, and a message finds those that are there.
+func TestMailbox(t *testing.T) {
+	m := Mailbox{Tag: func(name, owner string) string { return name + "/" + owner }}
+	told := map[string]int64{}
+	m.Notify(func(name, owner string, token int64) { told[name+"/"+owner] = token })
+	const many, messages = 100_000, 50_000
+	for i := range many {
+		owner := strconv.Itoa(i)
+		m.Expect("name", owner, time.Minute)
+		if i < messages {
+			m.Receive("name/"+owner, "0")
+		}
+		m.Forget("name", owner)
+	}
+	if n := len(m.entries) + len(m.fresh) + len(m.tags); n > 2000 || len(told) != messages {
+		t.Errorf("%d are left, %d were told", n, len(told))
+	}
+	m.Expect("name", "a", time.Minute)
+	m.Expect("name", "b", time.Minute)
+	for _, tag := range []string{"name/b", "name/c", "name/a"} {
+		m.Receive(tag, "5")
+	}
+	if told["name/a"] != 5 || told["name/b"] != 5 || len(told) != messages+2 {
+		t.Errorf("told %d, want a and b", len(told))
 	}
 }
