@@ -26,12 +26,9 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 	return holds, nil
 }
 
-// listTimeouts is how many Timeouts a node has for its whole list.
-const listTimeouts = 60
-
 // List implements [driver.Store]. It reads the lists of the nodes into memory, and yields the holds
-// that a majority of them has. For a name that may or may not have a majority, since a node did not
-// reply, it yields an error.
+// that a majority of them has. A node has 60 Timeouts for its whole list. For a name that may or
+// may not have a majority, since a node did not reply, it yields an error.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		if err := s.checkUsable(ctx); err != nil {
@@ -40,7 +37,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		}
 		reading, cancel := context.WithCancel(ctx)
 		defer cancel()
-		b, holds, unclear := s.holds(ctx, listTimeouts*s.timeout, func(_ context.Context, n *node) (list []driver.Record, err error) {
+		b, holds, unclear := s.holds(ctx, 60*s.timeout, func(_ context.Context, n *node) (list []driver.Record, err error) {
 			for rec, failed := range n.List(reading, prefix) {
 				if failed != nil {
 					return nil, failed

@@ -16,7 +16,6 @@ import (
 type node struct {
 	driver.Store
 	index int
-	kind  string // Guarantees.Store
 
 	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
 	silent  atomic.Bool  // the last request that has ended had no reply
@@ -164,7 +163,7 @@ func (b *ballot[T]) err(reason string) *majorityError {
 				said = fmt.Sprintf("%d holds", len(reply))
 			}
 		}
-		fmt.Fprintf(&text, "; node %d (%s): %v", i+1, n.kind, said)
+		fmt.Fprintf(&text, "; node %d (%s): %v", i+1, n.Guarantees().Store, said)
 	}
 	e := &majorityError{text: text.String()}
 	switch {

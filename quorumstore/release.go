@@ -46,9 +46,6 @@ type part struct {
 	unknown bool // the Acquire had no answer, and may still arrive
 }
 
-// unknownTime is how long a release of an owner that this Store does not know is sent again.
-const unknownTime = time.Minute
-
 // endAfter returns the time by which every node has dropped an entry that a request sent now makes
 // or prolongs, if the request arrives within twice the Timeout.
 func (s *Store) endAfter(ttl time.Duration) time.Time {
@@ -102,7 +99,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	s.mu.Lock()
-	e := s.entryOf([2]string{req.Name, req.Owner}, unknownTime)
+	e := s.entryOf([2]string{req.Name, req.Owner}, time.Minute) // For so long an unknown owner's is sent again.
 	was := e.state
 	b := s.release(ctx, e, req.Keep, released)
 	s.mu.Unlock()

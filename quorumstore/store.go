@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,16 +62,13 @@ func New(nodes []driver.Store, o *Options) *Store {
 	s := &Store{
 		need:       len(nodes)/2 + 1,
 		guarantees: combineGuarantees(nodes),
-		timeout:    o.Timeout,
+		timeout:    cmp.Or(max(o.Timeout, 0), DefaultTimeout),
 		ownsNodes:  o.CloseStores,
 		closing:    make(chan struct{}),
 		entries:    map[[2]string]*entry{},
 	}
-	if s.timeout <= 0 {
-		s.timeout = DefaultTimeout
-	}
 	for i, store := range nodes {
-		s.nodes = append(s.nodes, &node{Store: store, index: i, kind: store.Guarantees().Store})
+		s.nodes = append(s.nodes, &node{Store: store, index: i})
 	}
 	return s
 }
@@ -153,7 +151,7 @@ func (s *Store) Close() (err error) {
 			if !s.ownsNodes {
 				return
 			} else if failed := n.Close(); failed != nil {
-				err = errors.Join(err, fmt.Errorf("node %d (%s): %w", n.index+1, n.kind, failed))
+				err = errors.Join(err, fmt.Errorf("node %d (%s): %w", n.index+1, n.Guarantees().Store, failed))
 			}
 		}
 	})

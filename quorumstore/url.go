@@ -9,20 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-const scheme = "quorum"
-
-func init() { driver.Register(scheme, openURL) }
+func init() { driver.Register("quorum", openURL) }
 
 // URL returns the URL of a quorum of the stores that have the given URLs, with the default options,
 // for holdfast.Open. Passwords in the URLs are in the result.
 func URL(nodes ...string) string {
-	return scheme + ":?" + url.Values{"node": nodes}.Encode()
+	return "quorum:?" + url.Values{"node": nodes}.Encode()
 }
 
 // openURL makes a store that closes its nodes, whose packages must be linked into the program.
 func openURL(ctx context.Context, u *url.URL) (driver.Store, error) {
 	if u.Opaque != "" || u.Host != "" || u.Path != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%w: want %s:?node=URL&node=URL", driver.ErrInvalid, scheme)
+		return nil, fmt.Errorf("%w: want quorum:?node=URL&node=URL", driver.ErrInvalid)
 	}
 	query := driver.NewQuery(u)
 	urls := query.Strings("node")
