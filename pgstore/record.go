@@ -67,11 +67,12 @@ func decodeMetadata(text json.RawMessage) map[string]string {
 	return metadata
 }
 
-// encodeMetadata makes a JSON object.
-func encodeMetadata(metadata map[string]string) string {
+// encodeMetadata makes a JSON object, nil if there is nothing in it.
+func encodeMetadata(metadata map[string]string) *string {
 	if len(metadata) == 0 {
-		return "{}"
+		return nil
 	}
 	text, _ := json.Marshal(metadata) // Strings have a form in JSON.
-	return string(text)
+	object := string(text)
+	return &object
 }

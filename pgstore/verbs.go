@@ -136,7 +136,7 @@ func (v *verb) do(ctx context.Context, c *call) (*answer, error) {
 func (s *Store) initVerbs() {
 	s.acquires.args = func(calls []*call) []any {
 		n := len(calls)
-		names, owners, holders, metadata := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		names, owners, holders, metadata := make([]string, n), make([]string, n), make([]string, n), make([]*string, n)
 		ttls, places, floors := make([]int64, n), make([]int64, n), make([]int64, n)
 		limits, tokens := make([]int32, n), make([]int32, n)
 		for i, c := range calls {

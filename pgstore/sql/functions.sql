@@ -77,10 +77,10 @@ BEGIN
     RETURN QUERY
     INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
     SELECT r.name, r.owner, r.token, r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel, r.token + r.tokens - 1
-      FROM (SELECT p_names[i] AS name, p_owners[i] AS owner, p_holders[i] AS holder, p_ttls[i] AS ttl, p_limits[i] AS lim, p_tokens[i] AS tokens,
-                   p_metadata[i] AS metadata, t.now, greatest(t.micros, p_floors[i]) AS token
-              FROM (SELECT s.now, micros(s.now) FROM (SELECT clock_timestamp() AS now OFFSET 0) AS s OFFSET 0) AS t, generate_subscripts(p_names, 1) AS i
-             WHERE p_floors[i] <= t.micros + 86400000000) AS r
+      FROM (SELECT a.*, t.now, greatest(t.micros, a.floor) AS token
+              FROM (SELECT s.now, micros(s.now) FROM (SELECT clock_timestamp() AS now OFFSET 0) AS s OFFSET 0) AS t,
+                   unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata) AS a(name, owner, holder, ttl, lim, tokens, floor, metadata)
+             WHERE a.floor <= t.micros + 86400000000) AS r
      WHERE NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
         ON CONFLICT (name) DO UPDATE
        SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since, expires = excluded.expires,
@@ -111,9 +111,8 @@ DECLARE
     v_least   integer;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT p_names[i] AS name, p_owners[i] AS owner, p_holders[i] AS holder, p_ttls[i] AS ttl, p_places[i] AS place, p_limits[i] AS lim,
-                    p_tokens[i] AS tokens, p_floors[i] AS floor, p_metadata[i] AS metadata
-               FROM generate_subscripts(p_names, 1) AS i
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata)
+                               AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata)
     LOOP
         name := r.name;
         token := 0;
