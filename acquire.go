@@ -342,8 +342,8 @@ func (a *acquireOp) restart(due time.Duration, absent bool) {
 }
 
 // giveUp ends the operation and returns the error for its caller. If the store may have an entry of
-// its lease, that is released in the background, and the next caller of this Client goes on after
-// it. The hold of a ticket goes on. The caller holds c.mu.
+// its lease, that is released in the background. The hold of a ticket goes on. The caller holds
+// c.mu.
 func (a *acquireOp) giveUp() error {
 	c, err := a.c, a.failure
 	switch cut := a.ctx.Err(); {

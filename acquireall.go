@@ -186,11 +186,13 @@ func (s *LockSet) Context() context.Context {
 // free. See [Lock.Release]: the error contains each lock that had been lost before, or has an
 // unconfirmed release; the others are released in any case. Further calls do nothing and return the
 // same.
-func (s *LockSet) Release() error {
+func (s *LockSet) Release() error { return s.release(0, false) }
+
+func (s *LockSet) release(_ time.Duration, byDo bool) error {
 	s.c.mu.Lock()
 	s.endContext(&ErrReleased)
 	s.c.mu.Unlock()
 	errs := make([]error, len(s.locks))
-	forEachLock(len(s.locks), func(i int) { errs[i] = s.locks[i].Release() })
+	forEachLock(len(s.locks), func(i int) { errs[i] = s.locks[i].release(0, byDo) })
 	return errors.Join(errs...)
 }

@@ -114,8 +114,8 @@ func (c *Client) ReleaseAll() error {
 }
 
 // releaseLeases ends the contexts of all locks with the reason end, and releases them. A lease with
-// work under Do is not renewed from then on. The Release of that Do ends it, or its deadline.
-// releaseLeases waits for these, and for leases that another call is releasing.
+// work under Do lasts until the Do releases it, or until the deadline that it has now, which nothing
+// moves any more. releaseLeases waits for these, and for leases that another call is releasing.
 func (c *Client) releaseLeases(end *error) error {
 	var idle, others []*lease
 	c.mu.Lock()
@@ -129,7 +129,7 @@ func (c *Client) releaseLeases(end *error) error {
 				lock.endContext(end)
 				return !lock.working
 			})
-			l.options.NoRenew = true
+			l.options.MaxHold = time.Duration(l.deadline.Load()) - l.since
 			l.lookAt(now, l.due)
 			others = append(others, l)
 		case l.isHeld():
@@ -162,7 +162,7 @@ func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
 	for l := range c.leases {
-		if l.op == nil && l.isHeld() {
+		if l.op == nil && l.isHeld() && l.locks[0].contextErr() == nil {
 			locks = append(locks, l.locks[0])
 		}
 	}

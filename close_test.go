@@ -106,9 +106,7 @@ func TestCloseAwaitsAbandonedRequests(t *testing.T) {
 // Close and ReleaseAll release other locks at once, wait for the work under a lock until the lock's
 // deadline and no longer, and renew nothing meanwhile.
 func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
-	for name, end := range map[string]func(*holdfast.Client) error{
-		"Close": (*holdfast.Client).Close, "ReleaseAll": (*holdfast.Client).ReleaseAll,
-	} {
+	for name, end := range endings {
 		for _, length := range []time.Duration{5 * time.Second, time.Hour} {
 			virtualRun(t, name+"/"+length.String(), func(t *testing.T, ctx context.Context) {
 				store := memstore.New()
@@ -215,7 +213,7 @@ func TestGrantedBesideClose(t *testing.T) {
 // The work calls Release once more, as a deferred call does: that does not wait for ReleaseAll,
 // which waits for the work.
 func TestSecondReleaseInTheWork(t *testing.T) {
-	for name, end := range map[string]func(*holdfast.Client) error{"ReleaseAll": (*holdfast.Client).ReleaseAll, "Close": (*holdfast.Client).Close} {
+	for name, end := range endings {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
 			c := open(t, memstore.New(), nil)
 			within(t, 0, time.Second, func() error {
@@ -229,4 +227,123 @@ func TestSecondReleaseInTheWork(t *testing.T) {
 			})
 		})
 	}
+}
+
+// endings are the calls that end all locks of a Client.
+var endings = map[string]func(*holdfast.Client) error{
+	"Close": (*holdfast.Client).Close, "ReleaseAll": (*holdfast.Client).ReleaseAll,
+}
+
+// While Close or ReleaseAll waits for work, nothing but the end of that work frees its locks: no
+// Release, and no second Do. The lock is no longer one of the Client, and nothing joins its hold.
+func TestNothingFreesALockUnderWork(t *testing.T) {
+	type locked interface {
+		Do(context.Context, func(context.Context) error) error
+		Release() error
+	}
+	for ending, end := range endings {
+		for name, acquire := range map[string]func(ctx context.Context, c *holdfast.Client) (locked, error){
+			"lock": func(ctx context.Context, c *holdfast.Client) (locked, error) {
+				return c.Acquire(ctx, "a", &holdfast.Options{Reentrant: true})
+			},
+			"set": func(ctx context.Context, c *holdfast.Client) (locked, error) {
+				return c.AcquireAll(ctx, []string{"a", "b"}, nil)
+			},
+		} {
+			virtualRun(t, ending+"/"+name, func(t *testing.T, ctx context.Context) {
+				store := memstore.New()
+				c, other := open(t, store, nil), open(t, store, nil)
+				lock, err := acquire(ctx, c)
+				noErr(t, err)
+				done := later(func() error {
+					return lock.Do(ctx, func(ctx context.Context) error {
+						<-ctx.Done()
+						time.Sleep(2 * time.Second) // it cleans up
+						return nil
+					})
+				})
+				ended := later(func() error { return end(c) })
+				wantErr(t, lock.Do(ctx, nothing), holdfast.ErrInvalid)
+				noErr(t, lock.Release())
+				if locks := c.Locks(); len(locks) > 0 {
+					t.Errorf("locks of the Client: %v", locks)
+				}
+				joined := later(func() error {
+					lock, err := c.Acquire(ctx, "a", &holdfast.Options{Reentrant: true})
+					if err == nil {
+						err = lock.Release()
+					}
+					return err
+				})
+				time.Sleep(2*time.Second - ms)
+				wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+				time.Sleep(2 * ms)
+				wantErr(t, <-done, holdfast.ErrReleased)
+				noErr(t, <-ended)
+				if err := <-joined; ending == "Close" {
+					wantErr(t, err, holdfast.ErrClosed)
+				} else {
+					noErr(t, err)
+				}
+				free(t, other, "a")
+			})
+		}
+	}
+}
+
+// A reentrant hold is free as soon as the work under one of its handles has returned.
+func TestIdleHandleBesideWork(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, o := open(t, memstore.New(), nil), &holdfast.Options{Reentrant: true}
+		lock, idle := acquire(t, c, "a", o), acquire(t, c, "a", o)
+		done := later(func() error {
+			return lock.Do(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return nil
+			})
+		})
+		noErr(t, within(t, time.Second, time.Second, c.ReleaseAll))
+		wantErr(t, <-done, holdfast.ErrReleased)
+		wantErr(t, idle.Err(), holdfast.ErrReleased)
+		free(t, c, "a")
+	})
+}
+
+// What is under way, or is not confirmed, when ReleaseAll begins moves no deadline and makes no
+// storm of requests.
+func TestReleaseAllBesideRequests(t *testing.T) {
+	virtualRun(t, "extend", func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
+		done := later(func() error {
+			return lock.Do(ctx, func(context.Context) error { time.Sleep(time.Hour); return nil })
+		})
+		store.Set(faultstore.Renew, far(time.Second))
+		extended := later(func() error { return lock.Extend(ctx, 30*time.Minute) })
+		left := time.Until(lock.Deadline())
+		noErr(t, within(t, left, left+time.Second, c.ReleaseAll))
+		<-extended
+		wantErr(t, <-done, holdfast.ErrReleased)
+	})
+	virtualRun(t, "grant by a notice", func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		first := acquire(t, open(t, store, nil), "a", nil)
+		locks := startWaiters(t, c, "a", 1)
+		release(t, first)
+		lock := <-locks
+		done := later(func() error {
+			return lock.Do(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(2 * time.Second)
+				return nil
+			})
+		})
+		before := store.Calls(faultstore.Renew)
+		noErr(t, c.ReleaseAll())
+		wantErr(t, <-done, holdfast.ErrReleased)
+		if n := store.Calls(faultstore.Renew) - before; n > 5 {
+			t.Errorf("%d renewals within 2 s of a lock that is not to be renewed", n)
+		}
+	})
 }

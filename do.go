@@ -1,9 +1,11 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Do acquires the lock, runs work, and releases the lock. The context passed to work ends when ctx
@@ -39,36 +41,7 @@ func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work
 // run, and the error is that of [Lock.Err]. A second Do while work runs is refused with
 // [ErrInvalid].
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
-	_ = l.Err() // It ends the context if the deadline has passed.
-	l.c.mu.Lock()
-	err, running := l.contextErr(), l.working
-	if err == nil {
-		l.working = true
-	}
-	l.c.mu.Unlock()
-	switch {
-	case err != nil:
-	case running:
-		return opError("do", l.Name(), errWorkRunning)
-	case work == nil:
-		err = errNoWork
-	case ctx == nil:
-		err = errNoContext
-	}
-	defer l.Release()
-	if err != nil {
-		return opError("do", l.Name(), fmt.Errorf("the work was not run: %w", err))
-	}
-	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, lockKey{}, l))
-	defer cancel(nil)
-	l.cancelWith(cancel)
-	err = work(workCtx)
-	end := l.Err()
-	lockErr := l.Release()
-	if lockErr == nil && end != nil {
-		lockErr = opError("do", l.Name(), fmt.Errorf("before the work had returned: %w", end))
-	}
-	return joinErrors(err, lockErr)
+	return runLocked(ctx, lockKey{}, l, []*Lock{l}, work)
 }
 
 // DoAll is [Client.Do] with several locks, which it acquires as [Client.AcquireAll] does. The
@@ -85,23 +58,9 @@ func (c *Client) DoAll(ctx context.Context, names []string, o *Options, work fun
 	return set.Do(ctx, work)
 }
 
-// Do runs work under locks that have been acquired, and releases them one after the other, as
-// [Client.DoAll] does.
-func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) (err error) {
-	if work != nil {
-		run := work
-		work = func(ctx context.Context) error { return run(context.WithValue(ctx, setKey{}, s)) }
-	}
-	for _, l := range s.locks { // Each Do has that of the lock before inside.
-		inner := work
-		work = func(ctx context.Context) error { return l.Do(ctx, inner) }
-	}
-	defer func() {
-		if !errors.Is(err, errWorkRunning) { // An outer Do that was refused has called no inner one.
-			_ = s.Release()
-		}
-	}()
-	return work(ctx)
+// Do runs work under locks that have been acquired, and releases them, as [Client.DoAll] does.
+func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) error {
+	return runLocked(ctx, setKey{}, s, s.locks, work)
 }
 
 type (
@@ -109,8 +68,57 @@ type (
 	setKey  struct{}
 )
 
+// A heldLock is a Lock or a LockSet.
+type heldLock interface {
+	Err() error
+	cancelWith(cancel context.CancelCauseFunc)
+	release(keep time.Duration, byDo bool) error
+	doError(err error) error // adds the names
+}
+
+func (l *Lock) doError(err error) error    { return opError("do", l.Name(), err) }
+func (s *LockSet) doError(err error) error { return opErrorAll("do", s.Names(), err) }
+
+// runLocked runs work while held lasts, which has the locks, and then releases it. The context of
+// work has held as the value of key. From the check of the locks on, ReleaseAll and Close leave
+// their release to runLocked.
+func runLocked(ctx context.Context, key any, held heldLock, locks []*Lock, work func(context.Context) error) error {
+	c, err, running := locks[0].c, held.Err(), false
+	c.mu.Lock()
+	for _, l := range locks {
+		err, running = cmp.Or(err, l.contextErr()), running || l.working
+	}
+	for _, l := range locks {
+		l.working = l.working || !running && err == nil
+	}
+	c.mu.Unlock()
+	switch {
+	case running:
+		return held.doError(errWorkRunning)
+	case err != nil:
+	case work == nil:
+		err = errNoWork
+	case ctx == nil:
+		err = errNoContext
+	}
+	defer held.release(0, true)
+	if err != nil {
+		return held.doError(fmt.Errorf("the work was not run: %w", err))
+	}
+	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, key, held))
+	defer cancel(nil)
+	held.cancelWith(cancel)
+	err = work(workCtx)
+	end := held.Err()
+	lockErr := held.release(0, true)
+	if lockErr == nil && end != nil {
+		lockErr = held.doError(fmt.Errorf("before the work had returned: %w", end))
+	}
+	return joinErrors(err, lockErr)
+}
+
 // FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed
-// ctx, or nil. In the work of [Client.DoAll] it is one of the LockSet.
+// ctx, or nil.
 func FromContext(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock

@@ -97,16 +97,14 @@ func (l *lease) noteAnswer(sent, d time.Duration, entry driver.Entry) {
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
 	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
 	l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
-	l.due = sent + min(d, l.options.TTL)/3
+	if d >= l.options.TTL || !l.confirmed { // A short Extend leaves the renewals as they are.
+		l.due = sent + min(d, l.options.TTL)/3
+	}
 }
 
 // checkDeadline ends a hold whose time is over. It does not depend on the scheduler.
 func (l *lease) checkDeadline() {
-	switch now := l.c.clock.now(); {
-	case now < time.Duration(l.deadline.Load()):
-	case l.options.MaxHold > 0 && now-l.since >= l.options.MaxHold:
-		l.lose(ErrMaxHold)
-	default:
+	if l.c.clock.now() >= time.Duration(l.deadline.Load()) {
 		l.lose(ErrExpired)
 	}
 }
@@ -115,8 +113,11 @@ func (l *lease) checkDeadline() {
 // until the holder calls Release. Where ReleaseAll waits for that work, it is released.
 func (l *lease) lose(reason error) {
 	c := l.c
-	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	c.mu.Lock()
+	if most := l.options.MaxHold; reason == ErrExpired && most > 0 && time.Duration(l.deadline.Load())-l.since >= most {
+		reason = ErrMaxHold
+	}
+	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	if !l.end(&lost) {
 		c.mu.Unlock()
 		return

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -293,4 +294,62 @@ func TestSuspendEndsALocalTurn(t *testing.T) {
 			t.Errorf("%d requests for the next hold, want 1", n)
 		}
 	})
+}
+
+// A hold of which an answer has told that it is lost is not passed on in the moment before it ends.
+// The clock is slow to read, and notices contend for the mutex, which makes that moment long.
+func TestLostHoldIsNotPassedOn(t *testing.T) {
+	var slow atomic.Bool
+	defer holdfast.SetBootClock(func() time.Duration {
+		if slow.Load() {
+			time.Sleep(2 * ms)
+		}
+		return 0
+	})()
+	for try := range 5 {
+		store := faultstore.Wrap(memstore.New())
+		spy := spyOn(store)
+		waiting := make(chan struct{}, 2)
+		c := holdfast.New(spy, &holdfast.Config{LocalTurn: time.Minute, Hooks: onEvent(holdfast.EventWaiting, func(holdfast.Event) {
+			waiting <- struct{}{}
+		})})
+		other := holdfast.New(store, nil)
+		first := acquire(t, c, "a", nil)
+		acquire(t, c, "busy", nil)
+		locks := make(chan *holdfast.Lock, 2)
+		for range 2 {
+			go func() {
+				lock, _ := c.Acquire(context.Background(), "a", nil)
+				locks <- lock
+			}()
+			<-waiting
+		}
+		release(t, first)
+		second := <-locks
+		answered := make(chan struct{})
+		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			apply()
+			slow.Store(true)
+			for range 3 {
+				go func() {
+					for slow.Load() {
+						spy.send("busy", "", 1<<40)
+					}
+				}()
+			}
+			close(answered)
+			return nil
+		})
+		breakLock(t, other, "a")
+		<-answered
+		time.Sleep(time.Duration(try) * ms) // Release comes at another moment each time.
+		_ = second.Release()
+		slow.Store(false)
+		next := <-locks
+		rival, err := other.TryAcquire(context.Background(), "a", nil)
+		if err == nil && next.Err() == nil {
+			t.Fatalf("%v and %v", rival, next)
+		}
+		noErr(t, errors.Join(c.Close(), other.Close()))
+	}
 }

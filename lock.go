@@ -146,22 +146,26 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 // a renewal in flight, so that nothing is written after Release has returned. It does not wait for
 // work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
-// It returns nil if the store confirmed the release, or the lock was passed on to another goroutine
-// of this Client (see Config.LocalTurn); a [LostError] if the lock had been lost before; and
-// ErrUnavailable if the store did not confirm: then the release is retried in the background, until
-// the TTL has freed the lock in any case. If a request got no answer, Release cannot tell "released
-// by it" from "lost before", and returns nil. Further calls do nothing and return the same.
-func (l *Lock) Release() error { return l.release(0) }
+// It returns nil if the store confirmed that it had the lock until now, or the lock was passed on to
+// another goroutine of this Client (see Config.LocalTurn); a [LostError] if the store had it no
+// longer, or Err or the Context have shown its loss; and ErrUnavailable if the store did not
+// confirm: then the release is retried in the background, until the TTL has freed the lock in any
+// case. If a request got no answer, Release cannot tell "released by it" from "lost before", and
+// returns nil. While ReleaseAll or Close waits for work under Do, that Do alone releases the lock,
+// and Release returns nil. Further calls do nothing and return the same.
+func (l *Lock) Release() error { return l.release(0, false) }
 
 // release releases the Lock, and the lease with its last Lock. With keep the name stays taken for
 // that long; then there must be no other. Further calls wait for the first, and return the same.
-func (l *Lock) release(keep time.Duration) error {
+// While ReleaseAll waits for work under the Lock, only the Do of that work releases it.
+func (l *Lock) release(keep time.Duration, byDo bool) error {
 	lease, c := l.lease, l.c
 	var keepUntil time.Duration
 	if keep > 0 {
 		keepUntil = c.clock.now() + keep
 	}
 	c.mu.Lock()
+	l.working = l.working && !byDo
 	if i := slices.Index(lease.locks, l); i < 0 || len(lease.locks) > 1 { // Others have the lease, or it was lost.
 		defer c.mu.Unlock()
 		if i >= 0 && keep > 0 {
@@ -176,21 +180,27 @@ func (l *Lock) release(keep time.Duration) error {
 		}
 		return nil
 	}
-	end := l.contextErr() // of ReleaseAll, while it waits for the work
-	if (end == nil || keep == 0) && lease.end(&ErrReleased) {
+	end := l.contextErr()
+	if (end == nil || byDo) && lease.end(&ErrReleased) {
 		return lease.release(keepUntil, true)
 	}
 	if end = l.contextErr(); !errors.Is(end, ErrLost) { // released before, or handed over
+		withDo := lease.state == held
 		c.mu.Unlock()
-		if keep > 0 {
+		switch {
+		case keep > 0:
 			return end
+		case withDo:
+			return nil
 		}
 		return lease.awaitFinish()
 	}
 	lease.locks = nil // It is released once.
 	inStore := !errors.Is(end, ErrTaken)
 	switch {
-	case inStore && keep > 0:
+	case inStore && keep > 0 && !c.closed:
+		c.activeCalls.Add(1)
+		defer c.activeCalls.Done()
 		_ = lease.sendReleases(keepUntil, false, false) // the caller gets the loss
 	case inStore && !c.closed:
 		lease.releaseInBackground(false)
@@ -217,7 +227,7 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 	case d < driver.MinTTL || d > driver.MaxTTL:
 		return opError("release", l.Name(), fmt.Errorf("%w: to keep it for %v is not between %v and %v", ErrInvalid, d, driver.MinTTL, driver.MaxTTL))
 	}
-	return l.release(d)
+	return l.release(d, false)
 }
 
 // A lockContext holds the context of a handle, and the functions to call when it ends, which is in

@@ -105,7 +105,7 @@ func (c *Client) leases(yield func(*lease) bool) {
 // whether there is one. The caller holds c.mu.
 func (a *acquireOp) join() bool {
 	for _, l := range a.queue.leases {
-		if l.options.Reentrant && l.op == nil && l.state == held && l.isHeld() {
+		if l.options.Reentrant && l.op == nil && l.isHeld() && l.locks[0].contextErr() == nil {
 			a.leaveLine()
 			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{c: a.c, valuesCtx: a.ctx}}
 			l.locks = append(l.locks, a.lock)

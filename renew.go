@@ -84,10 +84,8 @@ func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
 		default:
 			l.due = deadline
 			heap.Fix(s, l.index)
-			if l.inFlight == 0 {
-				l.inFlight++
-				renewals = append(renewals, l)
-			}
+			l.inFlight++
+			renewals = append(renewals, l)
 		}
 	}
 	return renewals
@@ -177,7 +175,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		}
 	case entry.State != driver.Held, // For a place, the store has forgotten the grant.
 		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first:
-		lost = true
+		lost, l.look = true, failed // It is not passed on.
 	default:
 		l.noteAnswer(r.sent, r.asked, entry)
 		if l.look == noticed {

@@ -368,6 +368,44 @@ func TestFailedExtendsAndAutomaticRenewal(t *testing.T) {
 	})
 }
 
+// Calls of Extend for less than the TTL leave the automatic renewal where it is, also if they
+// overlap.
+func TestShortExtendsAndAutomaticRenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, net := faulty(t, nil)
+		lock := acquire(t, c, "n", &holdfast.Options{TTL: 10 * time.Second})
+		net.Set(faultstore.Renew, far(80*ms))
+		for i := range 2 {
+			go func() {
+				time.Sleep(time.Duration(i) * 40 * ms)
+				for lock.Err() == nil {
+					_ = lock.Extend(ctx, 100*ms)
+				}
+			}()
+		}
+		for range 40 {
+			time.Sleep(500 * ms)
+			if left := time.Until(lock.Deadline()); left < 6*time.Second {
+				t.Fatalf("%v are left of 10s, the lock is renewed too late", left)
+			}
+		}
+		release(t, lock)
+	})
+}
+
+// A notice that comes while a renewal is under way leads to a look after it.
+func TestNoticeDuringARenewal(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, net := faulty(t, nil)
+		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Minute})
+		net.Set(faultstore.Renew, far(200*ms)) // The answer comes 100 ms after it was carried out.
+		time.Sleep(20*time.Second + 150*ms)
+		breakLock(t, open(t, net.Store, nil), "n")
+		time.Sleep(time.Second)
+		wantErr(t, lock.Err(), holdfast.ErrLost)
+	})
+}
+
 // The look at a lock with NoRenew asks for the least TTL, and has the time of any other request. It
 // does not cost the locks that are looked at with it.
 func TestLookAtALockWithoutRenewal(t *testing.T) {

@@ -375,7 +375,18 @@ func (p *player) play(t *testing.T) {
 		p.check("Release of a set", set.Release())
 	case chance < 22:
 		p.check("Do", c.Do(ctx, name, o, func(ctx context.Context) error {
-			p.use(holdfast.FromContext(ctx), limit)
+			var over atomic.Bool // The lock lasts as long as the work, also after ReleaseAll.
+			lock := holdfast.FromContext(ctx)
+			p.begin(name, worldHold{lock.Token(), limit, func() bool {
+				end := lock.Err()
+				return end == nil || errors.Is(end, holdfast.ErrReleased) && !over.Load() && time.Now().Before(lock.Deadline())
+			}})
+			if p.use(lock, limit); errors.Is(lock.Err(), holdfast.ErrReleased) {
+				p.check("Release in the work", lock.Release())
+				p.check("a second Do", lock.Do(ctx, func(context.Context) error { return nil }))
+				p.sleep(time.Second, p.ctx)
+			}
+			over.Store(true)
 			return nil
 		}))
 	default:
