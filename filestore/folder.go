@@ -85,7 +85,7 @@ func (s *Store) openFolder() (*folder, error) {
 	writers := f.self.Mode() & 0o222
 	f.mode = writers | writers<<1
 	for i := range f.shards {
-		f.shards[i].folder = f
+		f.shards[i] = shard{folder: f, name: shardFile(i)}
 	}
 	return f, nil
 }

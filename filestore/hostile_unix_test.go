@@ -364,11 +364,11 @@ func TestFileInTheWayOfASession(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		if s, err := f.makeSession(); err == nil {
+		if s, err := f.openSession(); err == nil {
 			if info, err := s.file.Stat(); err != nil || os.SameFile(info, before) {
 				t.Fatalf("the private file is the session: %v", err)
 			}
-			s.file.Close()
+			s.close()
 		}
 	}
 	if err := <-moved; err != nil {

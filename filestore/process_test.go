@@ -23,7 +23,7 @@ import (
 // dead.
 func TestSessionBesideSweeps(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
-	sweeper, _, err := openTest(t, dir).currentFolder(true)
+	_, sweeper, err := openTest(t, dir).currentFolder(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestSessionBesideSweeps(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					sweeper.sweep(t.Context())
+					sweeper.sweep()
 				}
 			}
 		})

@@ -63,20 +63,9 @@ const (
 
 func sessionFile(id string) string { return "session-" + id }
 
-// openSession makes the session of this Store.
+// openSession makes the session of this Store. Others may sweep a file that is not in use yet.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps those out that come later.
-	s, err := f.makeSession()
-	if err != nil {
-		return nil, err
-	}
-	s.running.Go(s.receive)
-	s.running.Go(func() { f.sweep(s.closing) })
-	return s, nil
-}
-
-// makeSession makes the file of a session. Others may sweep one that is not in use yet.
-func (f *folder) makeSession() (*session, error) {
 	for tries := 100; ; tries-- {
 		random := make([]byte, sessionIDLen/2)
 		rand.Read(random)
@@ -93,6 +82,8 @@ func (f *folder) makeSession() (*session, error) {
 			watches: make(chan struct{}, maxWatches), places: map[string]place{},
 		}
 		s.closing, s.end = context.WithCancel(f.store.closing)
+		s.running.Go(s.receive)
+		s.running.Go(s.sweep)
 		return s, nil
 	}
 }
@@ -118,17 +109,17 @@ func (f *folder) isAlive(id string) (bool, error) {
 
 // sweep looks at some of the files in the folder: it deletes those of dead sessions, and ends the
 // entries of the dead in a shard. A process that is killed leaves fewer, as a rule.
-func (f *folder) sweep(ctx context.Context) {
+func (s *session) sweep() {
 	const most = 64
-	files, _ := f.names()
+	files, _ := s.folder.names()
 	for _, i := range mathrand.Perm(len(files))[:min(most, len(files))] {
 		if id, isSession := strings.CutPrefix(files[i], sessionFile("")); isSession {
-			_, _ = f.isAlive(id) // It removes a dead one.
+			_, _ = s.folder.isAlive(id) // It removes a dead one.
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // A disk may hang.
+	ctx, cancel := context.WithTimeout(s.closing, time.Second) // A disk may hang.
 	defer cancel()
-	f.store.listShard(ctx, mathrand.IntN(shardCount), "", func(driver.Record, error) bool { return true })
+	s.folder.store.listShard(ctx, mathrand.IntN(shardCount), "", func(driver.Record, error) bool { return true })
 }
 
 // knock sends a notice through the file of a session. One that is lost costs the owner some time.
@@ -233,8 +224,8 @@ func (s *session) take(owner, number string) {
 	defer s.mu.Unlock()
 	if p, isPlace := s.places[owner]; isPlace && s.closing.Err() == nil {
 		s.running.Go(func() {
-			nothing := func(*state) error { return nil }
-			_ = s.folder.store.do(s.closing, p.actor, false, nothing)
+			nothing := func(*state) (struct{}, error) { return struct{}{}, nil }
+			_, _ = do(s.closing, s.folder.store, p.actor, false, nothing)
 		})
 	}
 }

@@ -41,6 +41,7 @@ import (
 // shown.
 type shard struct {
 	folder *folder
+	name   string   // of the file
 	file   *os.File // nil until it is needed
 	text   []byte   // as it was read: a waiting process has few pages of memory that are in use
 }
@@ -63,7 +64,7 @@ type header struct {
 type lineData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
-	public   []byte // JSON from the field "since" on
+	public   []byte // JSON from the field "since" on, and blanks
 	room     room   // zero for a new one
 }
 
@@ -113,15 +114,15 @@ func shardFile(number int) string { return fmt.Sprintf("locks-%02d", number) }
 
 // lock waits for the kernel lock and takes it. The kernel serves those that wait in order. With
 // makes it makes a file that is missing, which otherwise is fs.ErrNotExist.
-func (sh *shard) lock(name string, makes bool) (info fs.FileInfo, err error) {
+func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 	for {
 		if sh.file == nil {
-			if sh.file, err = sh.open(name, makes); err != nil {
-				return nil, sh.folder.notApplied("open", name, err)
+			if sh.file, err = sh.open(makes); err != nil {
+				return nil, sh.folder.notApplied("open", sh.name, err)
 			}
 		}
 		if err := setLock(sh.file, exclusive); err != nil {
-			return nil, sh.folder.notApplied("lock", name, err)
+			return nil, sh.folder.notApplied("lock", sh.name, err)
 		}
 		if info, err = sh.file.Stat(); err == nil && namesOf(info) > 0 {
 			return info, nil
@@ -135,19 +136,19 @@ func (sh *shard) lock(name string, makes bool) (info fs.FileInfo, err error) {
 // been moved there. A file that another user has just made gets its permissions a moment later. If
 // that user was killed before, the next one who may open it makes it anew: it is empty, and nobody
 // uses it while it is locked.
-func (sh *shard) open(name string, makes bool) (*os.File, error) {
+func (sh *shard) open(makes bool) (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	for waited := time.Duration(0); ; waited += step {
-		file, info, err := sh.folder.open(name, os.O_RDWR|openFlags, 0)
+		file, info, err := sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
 		if err == nil && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode && setLock(file, exclusive) == nil {
 			if info, err = file.Stat(); err == nil && info.Size() == 0 && namesOf(info) > 0 {
-				_ = sh.folder.Remove(name)
+				_ = sh.folder.Remove(sh.name)
 			}
 			file.Close()
-			file, _, err = sh.folder.open(name, os.O_RDWR|openFlags, 0)
+			file, _, err = sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
 		}
 		if errors.Is(err, fs.ErrNotExist) && makes {
-			file, err = sh.folder.create(name)
+			file, err = sh.folder.create(sh.name)
 		}
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
 			return file, err
@@ -165,7 +166,7 @@ func (st *state) read(info fs.FileInfo) error {
 	}
 	sh.text = slices.Grow(sh.text[:0], size)[:size]
 	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
-		return st.folder.notApplied("read", st.file, err)
+		return st.folder.notApplied("read", st.shard.name, err)
 	}
 	h := &st.header
 	if text := bytes.Trim(sh.text[:min(size, leastRoom)], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
@@ -223,7 +224,7 @@ func (st *state) read(info fs.FileInfo) error {
 
 // corrupt returns the error of a shard that somebody else has written.
 func (st *state) corrupt(why error) error {
-	return corruptErr(st.folder.path(st.file), why.Error(), "look at it, and delete it when nobody holds a lock in it, "+
+	return corruptErr(st.folder.path(st.shard.name), why.Error(), "look at it, and delete it when nobody holds a lock in it, "+
 		"if the clock of this host is right: tokens then go on from the time of day")
 }
 
@@ -265,7 +266,7 @@ func (st *state) void() (err error) {
 		err = st.shard.file.Truncate(leastRoom)
 		st.shard.text = text[:leastRoom]
 	}
-	return st.folder.notApplied("write", st.file, err)
+	return st.folder.notApplied("write", st.shard.name, err)
 }
 
 // names returns the names that have entries in the shard.
@@ -290,7 +291,7 @@ func (st *state) write() (err error) {
 	var own room
 	live := st.queue.Entries()
 	if len(live) == 0 && !st.hasOthers && len(st.shard.text) > small {
-		return st.folder.notApplied("shorten", st.file, st.shard.file.Truncate(leastRoom))
+		return st.folder.notApplied("shorten", st.shard.name, st.shard.file.Truncate(leastRoom))
 	}
 	for _, e := range st.former {
 		switch {
@@ -334,7 +335,7 @@ func (st *state) makeRoom(size int) (room, error) {
 	case r.size > pageSize:
 		return r, fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
 	case end > mostRead/2:
-		return r, driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", st.folder.path(st.file)))
+		return r, driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", st.folder.path(st.shard.name)))
 	case r.at > end:
 		return r, st.put(nil, room{end, r.at - end})
 	}
@@ -357,7 +358,7 @@ func (st *state) put(line []byte, r room) error {
 	if _, err := file.WriteAt(line, int64(r.at)); err != nil { // A part of it may be there.
 		_, _ = file.WriteAt(former, int64(r.at))
 		_ = file.Truncate(int64(len(text)))
-		return st.folder.notApplied("write", st.file, err)
+		return st.folder.notApplied("write", st.shard.name, err)
 	}
 	if copy(former, line) == 0 {
 		st.shard.text = append(text, line...)
@@ -381,7 +382,7 @@ func (st *state) keepTokens() error {
 			return err
 		}
 		if err := st.folder.store.host.flush(st.shard.file); err != nil {
-			return st.folder.notApplied("flush", st.file, err)
+			return st.folder.notApplied("flush", st.shard.name, err)
 		}
 		h.Flushed = h.Mark
 	}
@@ -390,12 +391,12 @@ func (st *state) keepTokens() error {
 
 func encodeEntry(prefix []byte, e *entry) []byte {
 	return fmt.Appendf(nil, entryText, prefix, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached,
-		e.Data.session, e.Owner, e.Data.public)
+		e.Data.session, e.Owner, bytes.TrimRight(e.Data.public, " \n"))
 }
 
 // decodeEntry reads a line behind the name, in which all fields must be as they are written.
 func decodeEntry(line []byte) (e entry, ok bool) {
-	line, ok = bytes.TrimRight(line, " \n"), true
+	ok = true
 	next := func(key string) []byte {
 		field, rest, isField := bytes.Cut(line, []byte(","))
 		value, isKey := bytes.CutPrefix(field, []byte(key))

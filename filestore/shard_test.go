@@ -168,3 +168,30 @@ func TestChanges(t *testing.T) {
 		}
 	}
 }
+
+// Names of one shard do not touch each other. It becomes small again when none is in use.
+func TestNamesOfOneShard(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	name, other := "name", "0"
+	for i := 1; anyone(other).shard != anyone(name).shard; i++ {
+		other = fmt.Sprint(i)
+	}
+	held, _ := granted(t, s, other, time.Hour)
+	var many []driver.Request
+	for range 2 * small / leastRoom {
+		req := request(name, time.Hour)
+		req.Limit = driver.Shared
+		grantedTo(t, s, req)
+		many = append(many, req)
+	}
+	for _, req := range many {
+		refused(t, s, other)
+		released(t, s, req)
+	}
+	refused(t, openTest(t, s.dir), other)
+	next(t, s, name)
+	released(t, s, held)
+	if info, err := os.Stat(s.pathOf(name)); err != nil || info.Size() > small {
+		t.Errorf("%d bytes are left, %v", info.Size(), err)
+	}
+}

@@ -17,7 +17,6 @@ import (
 type state struct {
 	folder *folder
 	shard  *shard
-	file   string // the name of the shard
 	who    actor
 	own    *session      // of this Store; nil if it needs none
 	now    time.Duration // of the boot clock, since the shard was locked
@@ -68,13 +67,13 @@ func hashOf(owner string) string {
 // which is called under the lock, returns false.
 func (f *folder) update(own *session, who actor, makes bool, begin func() bool, verb func(*state) error) error {
 	st := &state{
-		folder: f, shard: &f.shards[who.shard], file: shardFile(who.shard), who: who, own: own,
+		folder: f, shard: &f.shards[who.shard], who: who, own: own,
 		living: map[string]bool{}, prefix: fmt.Appendf(nil, nameText, encodeJSON(who.name)),
 	}
 	if own != nil {
 		st.living[own.id] = true
 	}
-	info, err := st.shard.lock(st.file, makes)
+	info, err := st.shard.lock(makes)
 	if err != nil {
 		return err
 	}

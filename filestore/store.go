@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,36 +117,21 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if req.Place > 0 {
 		req.Place += clockStep
 	}
-	var res driver.Result
-	err := s.do(ctx, who, true, func(st *state) (err error) {
-		res, err = st.acquire(&req)
-		return err
-	})
-	if err != nil {
-		return driver.Result{}, err
-	}
-	return res, nil
+	return do(ctx, s, who, true, func(st *state) (driver.Result, error) { return st.acquire(&req) })
 }
 
-// Renew implements [driver.Store]. Every name has a file of its own, so one entry may be renewed
-// and the next one not.
+// Renew implements [driver.Store]. One entry may be renewed and the next one not.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	entries := make([]driver.Entry, len(reqs))
 	var failure error
 	for i, req := range reqs {
-		entry := driver.Entry{State: driver.Lost}
-		err := s.do(ctx, newActor(req.Name, req.Owner), true, func(st *state) error {
-			entry = st.renew(req.Token, req.TTL+clockStep)
-			return nil
+		entry, err := do(ctx, s, newActor(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
+			return st.renew(req.Token, req.TTL+clockStep), nil
 		})
-		switch {
-		case err == nil:
-			entries[i] = entry
-		case len(reqs) > 1: // It stands for all, of which some may have been prolonged.
-			failure = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
-		default:
-			failure = err
+		if err != nil && len(reqs) > 1 { // It stands for all, of which some may have been prolonged.
+			err = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
 		}
+		entries[i], failure = entry, cmp.Or(err, failure)
 	}
 	if s.isClosed() {
 		return nil, driver.ErrClosed
@@ -158,37 +144,20 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if req.Keep > 0 {
 		req.Keep += clockStep
 	}
-	var ended bool
-	err := s.do(ctx, newActor(req.Name, req.Owner), false, func(st *state) error {
-		ended, _ = st.queue.Release(st.who.hash, req.Keep, st.now)
-		return nil
+	return do(ctx, s, newActor(req.Name, req.Owner), false, func(st *state) (bool, error) {
+		ended, _ := st.queue.Release(st.who.hash, req.Keep, st.now)
+		return ended, nil
 	})
-	if err != nil {
-		return false, err
-	}
-	return ended, nil
 }
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return show(ctx, s, anyone(name), func(st *state) ([]driver.Record, error) { return st.breakHolds(token), nil })
+	return do(ctx, s, anyone(name), false, func(st *state) ([]driver.Record, error) { return st.breakHolds(token), nil })
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return show(ctx, s, anyone(name), (*state).holds)
-}
-
-// show returns what a request shows that no owner makes.
-func show[T any](ctx context.Context, s *Store, who actor, verb func(*state) ([]T, error)) (shown []T, err error) {
-	err = s.do(ctx, who, false, func(st *state) (err error) {
-		shown, err = verb(st)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return shown, nil
+	return do(ctx, s, anyone(name), false, (*state).holds)
 }
 
 // List implements [driver.Store].
@@ -204,7 +173,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // listShard lists the names in a shard that begin with prefix. It reports whether to go on.
 func (s *Store) listShard(ctx context.Context, number int, prefix string, yield func(driver.Record, error) bool) bool {
-	names, err := show(ctx, s, actor{shard: number}, (*state).names)
+	names, err := do(ctx, s, actor{shard: number}, false, (*state).names)
 	if err != nil {
 		return yield(driver.Record{}, err) && errors.Is(err, driver.ErrCorrupt)
 	}
@@ -289,46 +258,59 @@ var errHangs = errors.New("the disk hangs, or a process is stopped in the middle
 // process that is stopped, and so is made on a goroutine of its own. If it has not begun when ctx
 // ends it changes nothing. Otherwise what becomes of it is not known. The requests that use the same
 // shard are made one after the other: so a Release ends what an Acquire before it has granted late.
-func (s *Store) do(ctx context.Context, who actor, makes bool, verb func(*state) error) error {
+func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if err := ctx.Err(); err != nil {
-		return driver.NotApplied(err)
+		return none, driver.NotApplied(err)
 	}
 	var begun atomic.Bool // or it never will
 	begin := func() bool { return begun.CompareAndSwap(false, true) }
-	request := func() error {
+	request := func() (result T, err error) {
 		select {
 		case s.turns[who.shard] <- struct{}{}:
 			defer func() { <-s.turns[who.shard] }()
 		case <-ctx.Done():
-			return driver.NotApplied(ctx.Err())
+			return none, driver.NotApplied(ctx.Err())
 		case <-s.closing.Done():
-			return driver.ErrClosed
+			return none, driver.ErrClosed
 		}
 		f, own, err := s.currentFolder(makes)
 		if err == nil {
-			err = f.update(own, who, makes, begin, verb)
+			err = f.update(own, who, makes, begin, func(st *state) (err error) {
+				result, err = verb(st)
+				return err
+			})
 		}
-		if errors.Is(err, fs.ErrNotExist) && !makes {
-			return nil // Nothing is held in a folder or a shard that is missing.
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !makes:
+			return none, nil // Nothing is held in a folder or a shard that is missing.
+		case err != nil:
+			return none, err
 		}
-		return err
+		return result, nil
 	}
+	type answer struct {
+		result T
+		err    error
+	}
+	done := make(chan answer, 1)
 	s.mu.Lock()
 	if s.isClosed() {
 		s.mu.Unlock()
-		return driver.ErrClosed
+		return none, driver.ErrClosed
 	}
-	done := make(chan error, 1)
-	s.running.Go(func() { done <- request() })
+	s.running.Go(func() {
+		result, err := request()
+		done <- answer{result, err}
+	})
 	s.mu.Unlock()
 	select {
-	case err := <-done:
-		return err
+	case a := <-done:
+		return a.result, a.err
 	case <-ctx.Done():
 	}
 	if begin() {
-		return driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w",
+		return none, driver.NotApplied(fmt.Errorf("cannot lock %s: %w: %w",
 			filepath.Join(s.dir, shardFile(who.shard)), errHangs, ctx.Err()))
 	}
-	return ctx.Err()
+	return none, ctx.Err()
 }

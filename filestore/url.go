@@ -26,13 +26,12 @@ func init() { driver.Register("file", openURL) }
 // another user (sudo -E, sudo on macOS) must name a folder.
 func DefaultDir() (string, error) {
 	home, err := os.UserHomeDir()
+	if err == nil && !filepath.IsAbs(home) {
+		err = errors.New("it is not an absolute path")
+	}
 	if err != nil {
 		return "", fmt.Errorf("no folder for locks by default, since the home directory is not known: "+
 			"name one, as in file:///path/of/folder: %w", err)
-	}
-	if !filepath.IsAbs(home) {
-		return "", errors.New("no folder for locks by default, since the home directory is not an absolute path: " +
-			"name one, as in file:///path/of/folder")
 	}
 	switch runtime.GOOS {
 	case "darwin":

@@ -258,10 +258,9 @@ func TestDiesAsAPlaceIsMade(t *testing.T) {
 	req.Place = time.Hour
 	notices, who := told(t, last, req.Owner), newActor("name", req.Owner)
 	req.Owner = who.hash
-	err := last.do(t.Context(), who, true, func(st *state) error {
-		_, err := st.acquire(&req)
-		dies.Session().Close()
-		return err
+	_, err := do(t.Context(), last, who, true, func(st *state) (driver.Result, error) {
+		defer dies.Session().Close()
+		return st.acquire(&req)
 	})
 	if err != nil {
 		t.Fatal(err)
