@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/quorumstore"
@@ -246,7 +247,13 @@ func TestProbe(t *testing.T) {
 		mustBe(t, "memory", worstOf(t, findings), nil)
 		findings, _ = doctor.Examine(t.Context(), twice{memstore.New()}, nil)
 		mustBe(t, "a lock that is granted twice", worstOf(t, findings), ill{"probe": doctor.Failure})
-		findings, _ = doctor.Examine(t.Context(), slow{memstore.New()}, &doctor.Options{TTL: 3 * time.Second})
+		slow := faultstore.Wrap(memstore.New())
+		slow.Set(faultstore.Lookup, func(_ context.Context, _ faultstore.Op, apply func()) error {
+			time.Sleep(2 * time.Second)
+			apply()
+			return nil
+		})
+		findings, _ = doctor.Examine(t.Context(), slow, &doctor.Options{TTL: 3 * time.Second})
 		if f := worstOf(t, findings)["latency"]; f.Severity != doctor.Failure {
 			t.Errorf("a slow store: %v", f)
 		}
@@ -259,14 +266,6 @@ func TestProbe(t *testing.T) {
 			t.Errorf("a TTL of 1 ns: %v", err)
 		}
 	})
-}
-
-// slow takes two seconds to look up a name.
-type slow struct{ driver.Store }
-
-func (s slow) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	time.Sleep(2 * time.Second)
-	return s.Store.Lookup(ctx, name)
 }
 
 // twice grants a name that is held.

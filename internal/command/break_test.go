@@ -9,24 +9,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/memstore"
 )
-
-// A changingStore calls change after each Lookup, before the result is returned.
-type changingStore struct {
-	driver.Store
-	change func()
-}
-
-func (s *changingStore) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	holds, err := s.Store.Lookup(ctx, name)
-	if s.change != nil {
-		s.change()
-	}
-	return holds, err
-}
 
 // With --yes, too, break ends only the hold that it has seen.
 func TestBreakOfChangedHold(t *testing.T) {
@@ -39,20 +25,21 @@ func TestBreakOfChangedHold(t *testing.T) {
 		{"free", false, exitNobody},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			store := &changingStore{Store: memstore.New()}
+			store := faultstore.Wrap(memstore.New())
 			client := holdfast.New(store, &holdfast.Config{Holder: "the-test"})
 			t.Cleanup(func() { _ = client.Close() })
 			lock := holdLock(t, client, "x")
 			var next *holdfast.Lock
-			store.change = func() {
-				store.change = nil
+			store.Once(faultstore.Lookup, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				apply()
 				if err := lock.Release(); err != nil {
 					t.Error(err)
 				}
 				if test.next {
 					next = holdLock(t, client, "x")
 				}
-			}
+				return nil
+			})
 			err := new(cli).breakLock(t.Context(), client, "x", 0, true)
 			var exit *exitError
 			if !errors.As(err, &exit) || exit.code != test.code {

@@ -31,6 +31,11 @@ var hiddenRows = []struct{ name, script, want string }{
 		$U holdfast run a -- bash -c 'for fd in {3..30}; do eval "exec $fd>&-"; done; ../foreign --reuid 0 sleep 3 & echo $! >pid; echo $PPID >s; wait' & p=$!
 		until test -s s && grep -q sleep /proc/$(cat pid)/comm; do sleep .01; done; kill -9 $(cat s)
 		$U holdfast run a -- true; grep -q 'State:.[^Z]' /proc/$(cat pid)/status && echo lives || echo dead; wait $p; echo $?`, "dead 121"},
+	// Nothing is shown but the reason.
+	{"a store that may be read, and not written", `
+		export HOLDFAST_STORE=file:../locks; holdfast run x -- sh -c '>has; exec sleep 1000' & until test -e has; do sleep .01; done; chmod 555 ../locks
+		for v in ls 'show x' 'wait x --timeout 0' 'break x --yes' 'run y --try -- true'; do $U holdfast $v >said 2>&1; echo $? $(grep -c 'permission denied' said); done | sort | uniq -c
+		kill %1`, "5 69 1"},
 }
 
 // TestHiddenDescendants: what hides in /proc is killed all the same. What is not ours to kill is

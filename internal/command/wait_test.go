@@ -2,37 +2,22 @@ package command
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
-
-// A silentStore does not answer a Lookup while silent is set.
-type silentStore struct {
-	driver.Store
-	silent atomic.Bool
-}
-
-func (s *silentStore) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	if s.silent.Load() {
-		return nil, driver.NotApplied(errors.New("connection refused"))
-	}
-	return s.Store.Lookup(ctx, name)
-}
 
 // A wait goes on while the store is silent for less than --max-outage since its last answer, and
 // ends with 69 after that, and at once if the first look is refused.
 func TestWaitThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &silentStore{Store: memstore.New()}
+		store := faultstore.Wrap(memstore.New())
 		client := holdfast.New(store, nil)
 		defer client.Close()
 		lock := holdLock(t, client, "x")
@@ -42,12 +27,12 @@ func TestWaitThroughAnOutage(t *testing.T) {
 		go func() { wait <- c.waitFree(t.Context(), client, "x", waitForever) }()
 		for range 3 { // together longer than an outage may take
 			time.Sleep(time.Second)
-			store.silent.Store(true)
+			store.Set(faultstore.Lookup, faultstore.Refuse)
 			time.Sleep(6 * time.Second)
-			store.silent.Store(false)
+			store.Set(faultstore.Lookup, nil)
 		}
 		time.Sleep(time.Second)
-		store.silent.Store(true)
+		store.Set(faultstore.Lookup, faultstore.Refuse)
 		err := <-wait
 		if took := time.Since(began).Round(time.Second); !errors.Is(err, holdfast.ErrUnavailable) || took != 32*time.Second {
 			t.Errorf("%v after %v", err, took)
@@ -56,7 +41,7 @@ func TestWaitThroughAnOutage(t *testing.T) {
 		if err := c.waitFree(t.Context(), client, "x", waitForever); !errors.Is(err, holdfast.ErrUnavailable) || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		store.silent.Store(false)
+		store.Set(faultstore.Lookup, nil)
 		if err := lock.Release(); err != nil {
 			t.Fatal(err)
 		}
