@@ -107,6 +107,10 @@ func beside(limit int, events []Event) []Event {
 
 // Readers hold the lock together and a writer holds it alone, and those with a limit are not more
 // than that. Each has its token in the order of the grants.
+//
+// What a fault that is not survived does to exclusion is no violation, and what it did not do is
+// one; tokens have no excuse. A wait during a fault of the store is no violation, one after the time
+// to recover is.
 func TestCheckTolerantHolds(t *testing.T) {
 	reader := func(of []Event) []Event { return beside(driver.Shared, of) }
 	slots := func(of []Event) []Event { return beside(2, of) }
@@ -125,11 +129,25 @@ func TestCheckTolerantHolds(t *testing.T) {
 	gaveUp := func(from, to time.Duration) []Event {
 		return []Event{{At: from, Step: Asks, Proc: 3, Worker: 1, Try: 1, Name: "a", Waits: true}, {At: to, Step: Refused, Proc: 3, Worker: 1, Try: 1, Name: "a"}}
 	}
+	harm := func(fault Fault, proc int, from, to time.Duration) []Event {
+		server := 1 - min(proc, 1)
+		return []Event{{At: from, Step: Harm, Fault: fault, Proc: proc, Server: server}, {At: to, Step: Heals, Fault: fault, Proc: proc, Server: server}}
+	}
+	falls := append(held(1, 2, 0, 1*ms, 1000*ms, 20*ms), held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms)...)
+	recovered := 50*ms + 2*time.Second + waitBound // the time to recover is that of tried
+	late := [][]Event{held(1, 1, 0, 1*ms, 1000*ms, 10*ms), held(2, 2, 5*ms, recovered, recovered+time.Second, recovered+ms)}
 	for _, tt := range []struct {
 		name          string
 		events        [][]Event
 		want, excused []string
 	}{
+		{"forgotten between the grants", [][]Event{harm(ServerForget, 0, 5*ms, 10*ms), first, second}, nil, []string{kindOverlap}},
+		{"the process of one harmed so", [][]Event{harm(ServerForget, 1, 5*ms, 6*ms), first, second}, nil, []string{kindOverlap}},
+		{"forgotten before both", [][]Event{harm(ServerForget, 0, -2*ms, -1*ms), first, second}, []string{kindOverlap}, nil},
+		{"forgotten after both", [][]Event{harm(ServerForget, 0, 16*ms, 17*ms), first, second}, []string{kindOverlap}, nil},
+		{"a token that falls", [][]Event{harm(ServerForget, 0, 22*ms, 25*ms), falls}, []string{kindToken}, nil},
+		{"a wait until just after an outage", append(late, harm(ServerRestart, 0, 15*ms, 30*ms+waitBound)), nil, nil},
+		{"a wait long after an outage", append(late, harm(ServerRestart, 0, 15*ms, 20*ms)), []string{kindWait}, nil},
 		{"readers together", [][]Event{reader(first), reader(second)}, nil, nil},
 		{"a writer beside a reader", [][]Event{reader(first), second}, []string{kindOverlap}, nil},
 		{"a reader beside a writer", [][]Event{first, reader(second)}, []string{kindOverlap}, nil},
@@ -280,54 +298,4 @@ func kinds(violations []Violation) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// What a fault that is not survived does to exclusion is no violation, and what it did not do is
-// one; tokens have no excuse.
-func TestAllowedViolations(t *testing.T) {
-	harm := func(from, to time.Duration) []Event {
-		return []Event{{At: from, Step: Harm, Fault: ServerForget, Server: 1}, {At: to, Step: Heals, Fault: ServerForget, Server: 1}}
-	}
-	overlap := append(held(1, 1, 0, 1*ms, 1000*ms, 20*ms), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...)
-	falls := append(held(1, 2, 0, 1*ms, 1000*ms, 20*ms), held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms)...)
-	for _, tt := range []struct {
-		name          string
-		events        []Event
-		want, excused []string
-	}{
-		{"forgotten between the grants", append(harm(5*ms, 10*ms), overlap...), nil, []string{kindOverlap}},
-		{"the process of one harmed so", append([]Event{{At: 5 * ms, Step: Harm, Fault: ServerForget, Proc: 1},
-			{At: 6 * ms, Step: Heals, Fault: ServerForget, Proc: 1}}, overlap...), nil, []string{kindOverlap}},
-		{"forgotten before both", append(harm(-2*ms, -1*ms), overlap...), []string{kindOverlap}, nil},
-		{"forgotten after both", append(harm(16*ms, 17*ms), overlap...), []string{kindOverlap}, nil},
-		{"a token that falls", append(harm(22*ms, 25*ms), falls...), []string{kindToken}, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			check(t, [][]Event{tt.events}, 1, tt.want, tt.excused)
-		})
-	}
-}
-
-// A wait during a fault of the store is no violation. A wait after the time to recover is one.
-func TestCheckWaitInOutages(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		heals time.Duration
-		want  []string
-	}{
-		{"it is back just in time", 30*ms + waitBound, nil},
-		{"it was back long before", 20 * ms, []string{kindWait}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			const recovery = time.Second // of tried
-			got := 50*ms + 2*recovery + waitBound
-			events := append(held(1, 1, 0, 1*ms, 1000*ms, 10*ms), Event{At: 15 * ms, Step: Harm, Fault: ServerRestart, Server: 1},
-				Event{At: tt.heals, Step: Heals, Fault: ServerRestart, Server: 1})
-			c := tried(append(events, held(2, 2, 5*ms, got, got+time.Second, got+ms)...), 1)
-			c.checkAll()
-			if got := kinds(c.violations); !slices.Equal(got, tt.want) {
-				t.Errorf("found %q, want %q: %+v", got, tt.want, c.violations)
-			}
-		})
-	}
 }
