@@ -74,3 +74,12 @@ func TestBreakIsInterrupted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func holdLock(t *testing.T, client *holdfast.Client, name string) *holdfast.Lock {
+	t.Helper()
+	lock, err := client.TryAcquire(context.Background(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}

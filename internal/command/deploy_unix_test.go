@@ -44,14 +44,13 @@ func TestKubernetesExample(t *testing.T) {
 		t.Errorf("the guide has another sidecar:\n%s", excerpt)
 	}
 
-	url, _ := newStore(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "migrate"), []byte("#!/bin/sh\necho $1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	start := func(args ...string) *exec.Cmd {
 		cmd := exec.Command("holdfast", args...)
-		cmd.Env, cmd.Dir = append(os.Environ(), "HOLDFAST_STORE="+url), dir
+		cmd.Env, cmd.Dir = append(os.Environ(), "HOLDFAST_STORE=file:locks"), dir
 		return cmd
 	}
 	if out, err := start(migrate[1:]...).CombinedOutput(); string(out) != "up\n" {
