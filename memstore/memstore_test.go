@@ -150,38 +150,3 @@ func take(t *testing.T, s *Store, name string, floor int64) int64 {
 	}
 	return res.Token
 }
-
-// A grain prolongs whatever ends: a hold, a renewed one, a place and a keep.
-func TestGrain(t *testing.T) {
-	const grain = 3 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		s := NewCoarse(grain)
-		defer s.Close()
-		left := func(what string, want time.Duration) {
-			t.Helper()
-			records, err := s.Lookup(t.Context(), "n")
-			if err != nil || len(records) != 1 || records[0].Remaining != want {
-				t.Errorf("%s: %v, %v; want %v left", what, records, err, want)
-			}
-		}
-		for _, owner := range []string{"a", "b"} {
-			req := driver.Request{Name: "n", Owner: owner, Holder: "h", TTL: time.Minute, Place: 2 * time.Minute}
-			if _, err := s.Acquire(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-		}
-		left("a hold", time.Minute+grain)
-		if _, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "n", Owner: "a", TTL: time.Hour}}); err != nil {
-			t.Fatal(err)
-		}
-		left("a renewed hold", time.Hour+grain)
-		if _, err := s.Break(t.Context(), "n", 0); err != nil {
-			t.Fatal(err)
-		}
-		left("a place", 2*time.Minute+grain)
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Owner: "b", Keep: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
-		left("a keep", time.Minute+grain)
-	})
-}

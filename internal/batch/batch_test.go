@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,33 +15,6 @@ func newQueue(send func(ctx context.Context, calls []string)) *Queue[string] {
 		Send: send, Name: func(call string) string { return call }, InFlight: 1, Max: 3, Bound: 3 * time.Second,
 		StuckAfter: 250 * time.Millisecond, MinInline: time.Second,
 	}
-}
-
-// What waits goes together, in order, and no more than Max.
-func TestCallsGather(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var batches [][]string
-		q := newQueue(func(_ context.Context, calls []string) {
-			mu.Lock()
-			batches = append(batches, slices.Clone(calls))
-			mu.Unlock()
-			time.Sleep(100 * time.Millisecond)
-		})
-		var group sync.WaitGroup
-		for _, call := range []string{"a", "b", "c", "d", "e"} {
-			group.Go(func() {
-				if err := q.Do(t.Context(), call); err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
-		}
-		group.Wait()
-		if want := [][]string{{"a"}, {"b", "c", "d"}, {"e"}}; !slices.EqualFunc(batches, want, slices.Equal) {
-			t.Errorf("the batches are %v", batches)
-		}
-	})
 }
 
 // A batch that hangs holds up others for StuckAfter at most, and its own names until it ends; and every
