@@ -56,12 +56,9 @@ func TestOneCounter(t *testing.T) {
 		server := servers.StartRedis(t, "--cluster-enabled", "yes")
 		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 		eventually(t, "cluster of one node", func() bool { return strings.Contains(server.Do("CLUSTER", "INFO"), "cluster_state:ok") })
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}})
-		defer client.Close()
 		// With a hash tag in the prefix the server takes the scripts of both.
 		opts := &Options{Prefix: "{app}:"}
-		single, ofCluster := open(t, server.Addr, opts), New(client, opts)
-		defer ofCluster.Close()
+		single, ofCluster := open(t, server.Addr, opts), over(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}}), opts)
 		var last int64
 		for i := range 10 {
 			s := single

@@ -36,14 +36,12 @@ func TestFailoverBehindOneAddress(t *testing.T) {
 		limit, waiter int
 	}{{"exclusive", 1, 0}, {"waited for", 1, 1}, {"limited", 3, 0}, {"limited and waited for", 3, 1}, {"shared", driver.Shared, 0}} {
 		for _, verb := range []string{"renew", "release", "acquire", "break"} {
-			client := redis.NewClient(&redis.Options{
+			s := over(t, redis.NewClient(&redis.Options{
 				Addr: "one.address:6379", ContextTimeoutEnabled: true, PoolSize: 1, PipelinePoolSize: 1, MaxRetries: -1,
 				Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, network, master.Load().(string))
 				},
-			})
-			s := New(client, nil)
-			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
+			}), nil)
 			req := request(kind.name+verb, time.Minute)
 			req.Limit = kind.limit
 			res, err := s.Acquire(t.Context(), req)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package redisstore_test
+package redisstore
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ import (
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr, PoolSize: 2, ContextTimeoutEnabled: true})
-	locks := locksOf(t, client, nil)
+	locks := locksOf(t, over(t, client, nil))
 	for range client.Options().PoolSize {
 		taken := client.Conn()
 		t.Cleanup(func() { _ = taken.Close() })

@@ -1,6 +1,6 @@
 //go:build unix
 
-package redisstore_test
+package redisstore
 
 import (
 	"os"
@@ -9,11 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/redisstore"
 )
 
 // Five clients of three languages add to a number that only the lock guards, and
@@ -36,8 +33,7 @@ func TestCounterInThreeLanguages(t *testing.T) {
 		})
 	}
 	for range 2 {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-		locks := locksOf(t, client, &redisstore.Options{Prefix: "mutex:"})
+		locks := locksOf(t, open(t, server.Addr, &Options{Prefix: "mutex:"}))
 		group.Go(func() {
 			if err := count(t, locks, path, each); err != nil {
 				t.Error(err)

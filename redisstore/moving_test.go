@@ -1,6 +1,6 @@
 //go:build unix
 
-package redisstore_test
+package redisstore
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ import (
 func connectCluster(t *testing.T, cluster *servers.RedisCluster) (*holdfast.Client, *redis.ClusterClient) {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true})
-	return locksOf(t, client, nil), client
+	return locksOf(t, over(t, client, nil)), client
 }
 
 // A move moves the slot of a name between two masters, there and back.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package redisstore_test
+package redisstore
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func cutOff(t *testing.T, server *servers.Redis, ways []faultproxy.Direction) (t
 	proxy := faultproxy.Start(t, server.Addr)
 	proxy.Delay(faultproxy.Down, 0, 100*time.Millisecond) // The TTL does not begin when the answer comes.
 	name := proxy.Addr()
-	holder, other := connect(t, proxy.Addr()), connect(t, server.Addr)
+	holder, other := locksOf(t, open(t, proxy.Addr(), nil)), locksOf(t, open(t, server.Addr, nil))
 	lock, err := holder.Acquire(t.Context(), name, &holdfast.Options{TTL: ttl})
 	if err != nil {
 		return 0, err

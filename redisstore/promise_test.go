@@ -292,18 +292,13 @@ func TestConnectionForNoticesLost(t *testing.T) {
 	server := servers.StartRedis(t)
 	proxy := faultproxy.Start(t, server.Addr)
 	var dialed atomic.Int32
-	client := redis.NewClient(&redis.Options{
+	s := over(t, redis.NewClient(&redis.Options{
 		Addr: proxy.Addr(), ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			dialed.Add(1)
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
-	})
-	s := New(client, nil)
-	t.Cleanup(func() {
-		_ = s.Close()
-		_ = client.Close()
-	})
+	}), nil)
 	looks := make(chan bool, 100)
 	defer s.Notify(func(name, _ string, _ int64) {
 		if name == "" {

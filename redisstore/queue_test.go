@@ -63,7 +63,7 @@ func TestHungConnection(t *testing.T) {
 	server := servers.StartRedis(t)
 	proxy := faultproxy.Start(t, server.Addr)
 	var dialed atomic.Int32
-	client := redis.NewClient(&redis.Options{
+	s := over(t, redis.NewClient(&redis.Options{
 		Addr: server.Addr, ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dialed.Add(1) == 1 {
@@ -71,10 +71,7 @@ func TestHungConnection(t *testing.T) {
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
-	})
-	defer client.Close()
-	s := New(client, nil)
-	defer s.Close()
+	}), nil)
 	held := grant(t, s, "held", time.Minute)
 	proxy.Hold(faultproxy.Up)
 	began := time.Now()

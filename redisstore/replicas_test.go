@@ -32,9 +32,7 @@ func TestNobodyHoldsWithoutReplicas(t *testing.T) {
 					return strings.Contains(infoField(master, "slave0"), "lag=11")
 				})
 			}
-			waits, tries := holdfast.New(open(t, master.Addr, opts), nil), holdfast.New(open(t, master.Addr, opts), nil)
-			defer waits.Close()
-			defer tries.Close()
+			waits, tries := locksOf(t, open(t, master.Addr, opts)), locksOf(t, open(t, master.Addr, opts))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			waited := make(chan error, 1)

@@ -109,9 +109,7 @@ func TestServersThatServeLater(t *testing.T) {
 		server := servers.StartRedis(t, "--cluster-enabled", "yes")
 		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true})
-		s := New(client, nil)
-		t.Cleanup(func() { _ = s.Close(); _ = client.Close() })
-		isLater(t, s, "CLUSTERDOWN", scriptVerbs...)
+		isLater(t, over(t, client, nil), "CLUSTERDOWN", scriptVerbs...)
 	})
 	t.Run("the master of the lock is another", func(t *testing.T) {
 		for reply, s := range map[string]*Store{"MOVED 5474 127.0.0.1:7001": {cluster: true}, "READONLY of a replica": {sentinel: true}} {

@@ -1,30 +1,16 @@
-package redisstore_test
+package redisstore
 
 import (
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
-	"github.com/holdfast-go/holdfast/redisstore"
 )
 
-func storeOf(t *testing.T, server *servers.Redis) *redisstore.Store {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	s := redisstore.New(client, nil)
-	t.Cleanup(func() {
-		_ = s.Close()
-		_ = client.Close()
-	})
-	return s
-}
-
-func tryFor(t *testing.T, s *redisstore.Store, owner string, ttl time.Duration) driver.Result {
+func tryFor(t *testing.T, s *Store, owner string, ttl time.Duration) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: owner, Holder: "host/1/x", TTL: ttl})
 	if err != nil {
@@ -39,8 +25,8 @@ func tryFor(t *testing.T, s *redisstore.Store, owner string, ttl time.Duration) 
 func TestServerClockSetForward(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	s := storeOf(t, server)
-	lock, err := connect(t, server.Addr).Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
+	s := open(t, server.Addr, nil)
+	lock, err := locksOf(t, s).Acquire(t.Context(), "name", &holdfast.Options{TTL: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +59,7 @@ func TestServerClockSetForward(t *testing.T) {
 func TestServerClockSetBack(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	s := storeOf(t, server)
+	s := open(t, server.Addr, nil)
 	first := tryFor(t, s, "one that crashes", 300*time.Millisecond)
 	servers.SetWallClock(t, server.PID(), -time.Hour)
 	res := tryFor(t, s, "another", time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
@@ -23,16 +24,30 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// bound is how long something may take that must come.
+const bound = 20 * time.Second
+
 // open returns a store over a client of its own to an address.
 func open(t *testing.T, addr string, opts *Options) *Store {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	return over(t, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), opts)
+}
+
+// over returns a store over a client, which ends with the test.
+func over(t *testing.T, client redis.UniversalClient, opts *Options) *Store {
 	s := New(client, opts)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = client.Close()
 	})
 	return s
+}
+
+// locksOf returns a client of package holdfast over a store, which ends with the test.
+func locksOf(t *testing.T, s *Store) *holdfast.Client {
+	locks := holdfast.New(s, nil)
+	t.Cleanup(func() { _ = locks.Close() }) // What it reports is the test's own doing.
+	return locks
 }
 
 // Verbs, as tests use them.
