@@ -166,6 +166,7 @@ var advices = map[string]string{
 	"42501":       "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
 	lockTableFull: "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
 	"53300":       "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+	"2200H":       "no token above the last one is left",
 	"57P03":       "the server is starting or stopping",
 }
 
@@ -173,9 +174,6 @@ var advices = map[string]string{
 // applied.
 func (s *Store) wrapErr(err error) error {
 	state := pgclient.SQLState(err)
-	if state == "2200H" {
-		return fmt.Errorf("%w: no token above the last one is left", driver.ErrInvalid)
-	}
 	if err = pgclient.InOneLine(err); advices[state] != "" {
 		err = fmt.Errorf("%w: %s", err, advices[state])
 	}

@@ -9,17 +9,16 @@
 //
 // Exclusion among all sessions of one database that lock the same keys, other programs included, as
 // long as the server runs. A lock lives in the session that acquired it, and is free as soon as the
-// server sees the end of the connection, so at once when its holder crashes. The Store sees that
-// end within a tenth of a second ([Store.Notify]). A hold that is not renewed is ended by its own
-// process. If the process hangs, or its network is cut, the server ends the session when it has
-// heard nothing for a second longer than the longest TTL that the session has had
-// (idle_session_timeout, PostgreSQL 14 or later; never more than 24 days).
+// server sees the end of the connection, so at once when its holder crashes. A hold that is not
+// renewed is ended by its own process. If the process hangs, or its network is cut, the server ends
+// the session when it has heard nothing for a second longer than the longest TTL that the session
+// has had (idle_session_timeout, PostgreSQL 14 or later; never more than 24 days).
 //
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A renewal asks whether the session is alive,
-// once for all its locks, except the first renewal after a short wait. A connection that is in
-// doubt is closed, and its server process is ended, so that a client is not locked out by its own
-// session.
+// once for all its locks, unless a wait that has begun less than a second before has just ended. A
+// connection that is in doubt is closed, and its server process is ended, so that a client is not
+// locked out by its own session.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that the order of long waits is
@@ -52,7 +51,7 @@
 //
 // A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
 // process that hangs while it waits is granted the key in its turn, and keeps it until the server
-// ends its session. With PostgreSQL 13 a process that hangs keeps its locks until it ends.
+// ends its session.
 //
 // Each thousand locks that a session holds make every statement of it about a tenth of a
 // millisecond slower.

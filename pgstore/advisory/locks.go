@@ -76,9 +76,6 @@ func (s *Store) Locks(ctx context.Context) (locks []Lock, err error) {
 // Lookup implements [driver.Store], as far as the server's data allow: of a session that has the
 // key, of any program, the application and the process.
 func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
-	if err := s.checkUsable(ctx); err != nil {
-		return nil, err
-	}
 	key, err := s.options.Keys(name)
 	if err != nil {
 		return nil, err
