@@ -83,7 +83,10 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 	defer group.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	having := make(map[string]int, len(s.entries)) // how many entries have a key: that of a later one may be the one there
+	if l != s.leases[seconds] { // It was given up meanwhile, and has what arrives late.
+		isAttached = nil
+	}
+	having := make(map[string]int, len(s.entries)) // how many entries have a key: a later one may have it now
 	for _, e := range s.entries {
 		having[e.key]++
 	}

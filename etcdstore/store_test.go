@@ -107,6 +107,14 @@ func wantFree(t *testing.T, s *Store) {
 	}
 }
 
+// wantHeld wants the name held for d at least.
+func wantHeld(t *testing.T, s *Store, d time.Duration) {
+	t.Helper()
+	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < d {
+		t.Errorf("Lookup: %v, %v, want it held for %v", holds, err, d)
+	}
+}
+
 // eventually returns when done reports true.
 var eventually = storecheck.Eventually
 
@@ -191,6 +199,7 @@ func TestOneMember(t *testing.T) {
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
 		"change by others":                       testChangeByOthers,
+		"lease that is given up":                 testGivenUpLease,
 		"release in doubt":                       testReleaseInDoubt,
 		"release after a loss of data":           testReleaseAfterALossOfData,
 		"ends together":                          testEndsTogether,
@@ -514,9 +523,7 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	if state := renewed(t, s.Store, "owner", time.Minute, held.Token); state != driver.Held {
 		t.Errorf("Renew: %v", state)
 	}
-	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Second {
-		t.Errorf("Lookup: %v, %v, want it held for a minute", holds, err)
-	}
+	wantHeld(t, s.Store, 50*time.Second)
 	moved := driver.Request{Name: "moved", Owner: "owner", TTL: driver.MinTTL}
 	grant(t, s.Store, moved)
 	s.stopWatch(moved.Name, moved.Owner)
@@ -585,9 +592,7 @@ func testLateMove(t *testing.T, member *servers.Etcd) {
 	}
 	_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
 	must(t, err)
-	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
-		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
-	}
+	wantHeld(t, s.Store, 50*time.Minute)
 }
 
 // When a lease has ended on the server, the looks that follow shorten no hold that has another.
@@ -615,9 +620,7 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	if state := renewed(t, s, "owner", driver.MinTTL, 0); state != driver.Held {
 		t.Errorf("Renew: %v, want Held", state)
 	}
-	if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
-		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
-	}
+	wantHeld(t, s, 50*time.Minute)
 }
 
 // What others have changed of a hold is in the next answer to its owner, without a notice, also if
@@ -681,6 +684,36 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 		must(t, change(name))
 		renew(s.Store, name, driver.Lost)
 		isBehind = false
+	}
+}
+
+// What a request makes that arrives late, on a lease that was given up, confirms no hold that had
+// the key before.
+func testGivenUpLease(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	grant(t, s.Store, request("owner", time.Hour))
+	_, err := other.Break(t.Context(), "name", 0)
+	must(t, err)
+	var late *pb.TxnRequest
+	s.onChange(func(_ context.Context, txn *pb.TxnRequest, _ func(context.Context) error) error {
+		late = txn
+		return status.Error(codes.Unavailable, "it takes long")
+	})
+	if res, err := s.Acquire(t.Context(), request("late", time.Hour)); err == nil {
+		t.Fatalf("Acquire: %+v, want it in doubt", res)
+	}
+	arrive := func(ctx context.Context, req any, send func(context.Context) error) error {
+		if _, ok := req.(*pb.LeaseTimeToLiveRequest); ok {
+			_, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: "late"})
+			must(t, err)
+			_, err = clientv3.RetryKVClient(other.client).Txn(ctx, late)
+			must(t, err)
+		}
+		return send(ctx)
+	}
+	s.onUnary.Store(&arrive)
+	if state := renewed(t, s.Store, "owner", time.Hour, 0); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
 	}
 }
 
@@ -808,13 +841,11 @@ func testOtherRenewal(t *testing.T, member *servers.Etcd) {
 		defer s.mu.Unlock()
 		return isRenewed.Load() && len(s.entries) == 0
 	})
-	for what, store := range map[string]*Store{"the first Store": s.Store, "the other Store": other} {
+	for _, store := range []*Store{s.Store, other} {
 		if state := renewed(t, store, "owner", time.Minute, held.Token); state != driver.Held {
-			t.Errorf("Renew by %s: %v", what, state)
+			t.Errorf("Renew: %v", state)
 		}
-		if holds, err := s.Lookup(t.Context(), "name"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
-			t.Errorf("Lookup after a Renew by %s: %v, %v, want it held for an hour", what, holds, err)
-		}
+		wantHeld(t, store, 50*time.Minute)
 	}
 }
 
