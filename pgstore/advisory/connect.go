@@ -29,9 +29,9 @@ var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude n
 // setUp prepares the statements that lock and unlock a key of %[1]d integers. Each returns the
 // process that replies, and a value, null if the function returns false. pg_advisory_lock returns
 // void.
-const setUp = `PREPARE try%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END, pg_catalog.pg_backend_pid();
-	PREPARE wait%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END, pg_catalog.pg_backend_pid();
-	PREPARE unlock%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END, pg_catalog.pg_backend_pid();`
+const setUp = `PREPARE holdfast_try%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END, pg_catalog.pg_backend_pid();
+	PREPARE holdfast_wait%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END, pg_catalog.pg_backend_pid();
+	PREPARE holdfast_unlock%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END, pg_catalog.pg_backend_pid();`
 
 // connect makes the connection of a session, and refuses one on which locks would not exclude all
 // others. A pooler gives its clients process numbers of its own. The error says that nothing was
@@ -58,7 +58,7 @@ func (s *session) connect(deadline time.Time) error {
 	default:
 		st.endOrphans(ctx, conn)
 		if err = st.raiseToken(ctx, conn); err == nil {
-			_, err = conn.Exec(ctx, "PREPARE ping AS SELECT 0, pg_catalog.pg_backend_pid();"+
+			_, err = conn.Exec(ctx, "PREPARE holdfast_ping AS SELECT 0, pg_catalog.pg_backend_pid();"+
 				fmt.Sprintf(setUp, 1, "bigint", "$1", st.drawToken)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", st.drawToken), pgx.QueryExecModeSimpleProtocol)
 		}
 	}

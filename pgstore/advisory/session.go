@@ -68,9 +68,9 @@ type call struct {
 }
 
 const (
-	try    = "try"
-	wait   = "wait"
-	unlock = "unlock"
+	try    = "holdfast_try"
+	wait   = "holdfast_wait"
+	unlock = "holdfast_unlock"
 )
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
@@ -191,7 +191,7 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 		batch.ExecPrepared(c.function+strconv.Itoa(len(parameters)), parameters, nil, nil)
 	}
 	if len(calls) == 0 {
-		batch.ExecPrepared("ping", nil, nil, nil)
+		batch.ExecPrepared("holdfast_ping", nil, nil, nil)
 	}
 	s.used = time.Now()
 	results, err := s.conn.PgConn().ExecBatch(ctx, &batch).ReadAll()
