@@ -12,13 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	bootIDFile  = "/proc/sys/kernel/random/boot_id"
-	offsetsFile = "/proc/self/timens_offsets"
-)
-
 func thisHost() (host, error) {
-	id, err := os.ReadFile(bootIDFile)
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next (is /proc mounted?): %w", err)
 	}
@@ -40,7 +35,7 @@ func thisHost() (host, error) {
 // A kernel without such namespaces has no offsets. Where this process itself is not in /proc, they
 // are not known.
 func timeNamespaceOffset() (time.Duration, error) {
-	text, err := os.ReadFile(offsetsFile)
+	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat("/proc/self/stat")
 		return 0, err

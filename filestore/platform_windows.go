@@ -49,11 +49,11 @@ const bootIDKey = `SYSTEM\CurrentControlSet\Control\Session Manager\Memory Manag
 
 func thisHost() (host, error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, bootIDKey, registry.QUERY_VALUE)
-	if err != nil {
-		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: registry key %s: %w", bootIDKey, err)
+	var id uint64
+	if err == nil {
+		defer key.Close()
+		id, _, err = key.GetIntegerValue("BootId")
 	}
-	defer key.Close()
-	id, _, err := key.GetIntegerValue("BootId")
 	if err != nil {
 		return host{}, fmt.Errorf("cannot tell one boot of this host from the next: BootId in registry key %s: %w", bootIDKey, err)
 	}

@@ -286,7 +286,7 @@ func (st *state) names() (names []string, err error) {
 }
 
 // write makes the shard that of the state, which a verb has changed. The line of the actor is the
-// last to be written: if something fails, its entry is what it was.
+// last to be written, after the header: if something fails, its entry is what it was.
 func (st *state) write() (err error) {
 	var own room
 	live := st.queue.Entries()
@@ -373,20 +373,21 @@ func fill(line []byte, size int) []byte {
 	return line
 }
 
-// keepTokens writes the header. It flushes it before a token that no mark covers is granted.
+// keepTokens flushes the header before a token that no mark covers is granted.
 func (st *state) keepTokens() error {
 	h := &st.header
-	if h.Last > h.Flushed {
-		h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
-		if err := st.putHeader(); err != nil {
-			return err
-		}
-		if err := st.folder.store.host.flush(st.shard.file); err != nil {
-			return st.folder.notApplied("flush", st.shard.name, err)
-		}
-		h.Flushed = h.Mark
+	if h.Last <= h.Flushed {
+		return nil
 	}
-	return st.putHeader()
+	h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
+	if err := st.putHeader(); err != nil {
+		return err
+	}
+	if err := st.folder.store.host.flush(st.shard.file); err != nil {
+		return st.folder.notApplied("flush", st.shard.name, err)
+	}
+	h.Flushed = h.Mark
+	return nil
 }
 
 func encodeEntry(prefix []byte, e *entry) []byte {

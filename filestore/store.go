@@ -239,12 +239,10 @@ func (s *Store) Close() error {
 			sh.file.Close() // or nothing, if it is nil
 		}
 	}()
-	timeout := time.NewTimer(3 * time.Second)
-	defer timeout.Stop()
 	select {
 	case <-closed:
 		return nil
-	case <-timeout.C:
+	case <-time.After(3 * time.Second):
 		return errHangs
 	}
 }
