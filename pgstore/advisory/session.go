@@ -188,10 +188,10 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 		for part := range strings.SplitSeq(c.entry.key.text, ",") {
 			parameters = append(parameters, []byte(part))
 		}
-		batch.ExecPrepared(c.function+strconv.Itoa(len(parameters)), parameters, nil, nil)
+		batch.ExecStatement(described(c.function+strconv.Itoa(len(parameters))), parameters, nil, nil)
 	}
 	if len(calls) == 0 {
-		batch.ExecPrepared("holdfast_ping", nil, nil, nil)
+		batch.ExecStatement(described("holdfast_ping"), nil, nil, nil)
 	}
 	s.used = time.Now()
 	results, err := s.conn.PgConn().ExecBatch(ctx, &batch).ReadAll()
@@ -204,6 +204,11 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 		}
 	}
 	return err
+}
+
+// described returns a statement with two columns, of which the server need not describe the result.
+func described(name string) *pgconn.StatementDescription {
+	return &pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 2)}
 }
 
 // unlockAll unlocks the keys of calls until none is locked any more. Those that unlock are done.
