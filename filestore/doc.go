@@ -39,8 +39,11 @@
 // so that tokens rise over a power loss. That frees all locks.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
-// files holds up all requests for the names in that file, until it goes on or is killed.
-// Requests fail when their context ends, and Close after 3 s. Exclusion holds.
+// files holds up all requests for the names in that file, until it goes on or is killed. A List ends
+// there. Requests fail when their context ends, and Close after 3 s: then the holds of its Store last
+// until their TTL or the end of the process. Exclusion holds. A process that is killed between a
+// change and its notices delays those whose turn has come until they look at their places, 7 s at
+// most.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where

@@ -207,14 +207,19 @@ func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, fs.Fi
 		}
 	}
 	if err == nil && (info.Mode().Type() != kind || namesOf(info) > 1) {
-		err = corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
-			"remove it, and see who has put it there")
+		err = f.linked(file)
 	}
 	if err != nil {
 		opened.Close() // or nothing, if it is nil
 		return nil, nil, err
 	}
 	return opened, info, nil
+}
+
+// linked returns the error of a file that somebody else has made, or has given another name.
+func (f *folder) linked(file string) error {
+	return corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
+		"remove it, and see who has put it there")
 }
 
 // create makes a file that must not exist, with the permissions of the folder's files whatever the

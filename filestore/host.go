@@ -18,7 +18,7 @@ type host struct {
 	// wall is the time of day, which may step in either direction.
 	wall func() time.Time
 
-	// flush makes a file survive a power loss, and its name if it is new.
+	// flush makes a file survive a power loss.
 	flush func(*os.File) error
 }
 

@@ -3,6 +3,7 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -410,4 +411,37 @@ func TestOldFolder(t *testing.T) {
 	if left := files(t, dir); len(left) != 1 {
 		t.Errorf("the folder has %q", left)
 	}
+}
+
+// An older version that has begun to use the folder since this Store has looked at it keeps it out.
+func TestOlderVersionAfterALook(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	if _, err := s.Lookup(t.Context(), "name"); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, ".session-0123"), "")
+	_, err := s.Acquire(t.Context(), request("name", time.Hour))
+	wantError(t, err, driver.ErrUnsupported, dir, "older version")
+}
+
+// A file that gets another name while it is open is not written any more.
+func TestOtherNameOfAnOpenFile(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir)
+	held, _ := granted(t, s, "name", time.Hour)
+	path := s.pathOf("name")
+	former, err := os.ReadFile(path)
+	if err = errors.Join(err, os.Link(path, dir+"-copy")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: 2 * time.Hour}})
+	wantError(t, err, driver.ErrCorrupt, path)
+	if text, err := os.ReadFile(dir + "-copy"); err != nil || !bytes.Equal(text, former) {
+		t.Errorf("it was written, %v", err)
+	}
+	if err := os.Remove(dir + "-copy"); err != nil {
+		t.Fatal(err)
+	}
+	released(t, s, held)
 }

@@ -23,6 +23,9 @@ func thisHost() (host, error) {
 	return host{boot: id, uptime: uptime, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
+// makePipe makes a named pipe by its path: the system makes none in a folder that is open.
+func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }
+
 // networkNameOf returns the name of the network file system that contains dir, or "".
 func networkNameOf(dir string) (string, error) {
 	var fs unix.Statfs_t

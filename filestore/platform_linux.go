@@ -48,6 +48,16 @@ func timeNamespaceOffset() (time.Duration, error) {
 	return time.Duration(seconds)*time.Second + time.Duration(nanos), err
 }
 
+// makePipe makes a named pipe in the folder that is open.
+func (f *folder) makePipe(name string) error {
+	dir, err := f.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return unix.Mkfifoat(int(dir.Fd()), name, 0o600)
+}
+
 // networkFileSystems maps the magic numbers of statfs to names. On these file systems a flock may
 // reach no further than this host, may be granted twice, may vanish with a connection, or depends
 // on a program (FUSE).

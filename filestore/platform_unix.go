@@ -54,7 +54,7 @@ func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid
 // another name before it has its own: one that nobody reads from is that of a dead process.
 func (f *folder) makeInbox(file string) (*os.File, error) {
 	made := file + ".new"
-	if err := syscall.Mkfifo(f.path(made), 0o600); err != nil {
+	if err := f.makePipe(made); err != nil {
 		return nil, err
 	}
 	inbox, _, err := f.open(made, os.O_RDWR, fs.ModeNamedPipe)

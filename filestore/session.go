@@ -66,6 +66,9 @@ func sessionFile(id string) string { return "session-" + id }
 // openSession makes the session of this Store. Others may sweep a file that is not in use yet.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps those out that come later.
+	if err := f.refuseOlder(); err != nil {
+		return nil, err
+	}
 	for tries := 100; ; tries-- {
 		random := make([]byte, sessionIDLen/2)
 		rand.Read(random)

@@ -124,8 +124,13 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 		if err := setLock(sh.file, exclusive); err != nil {
 			return nil, sh.folder.notApplied("lock", sh.name, err)
 		}
-		if info, err = sh.file.Stat(); err == nil && namesOf(info) > 0 {
+		info, err = sh.file.Stat()
+		switch {
+		case err == nil && namesOf(info) == 1:
 			return info, nil
+		case err == nil && namesOf(info) > 1:
+			_ = setLock(sh.file, unlocked)
+			return nil, sh.folder.linked(sh.name)
 		}
 		sh.file.Close() // It was deleted, and another may be in its place.
 		sh.file = nil
@@ -328,6 +333,14 @@ func (st *state) makeRoom(size int) (room, error) {
 		}
 	}
 	r, end := room{size: leastRoom}, len(st.shard.text)
+	for at, line := range lines(st.shard.text) {
+		name, _, _ := bytes.Cut(line, []byte(`"token":`))
+		e, ok := decodeEntry(line[len(name):])
+		isOver := ok && e.Until <= st.now && bytes.Count(st.shard.text, name) == 1 // Nobody waits for its end.
+		if end > small && isOver && len(line) >= size {
+			return room{at, len(line)}, nil
+		}
+	}
 	for r.size < size {
 		r.size *= 2
 	}

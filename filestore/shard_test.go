@@ -3,7 +3,9 @@ package filestore
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -172,10 +174,7 @@ func TestChanges(t *testing.T) {
 // Names of one shard do not touch each other. It becomes small again when none is in use.
 func TestNamesOfOneShard(t *testing.T) {
 	s := openTest(t, t.TempDir())
-	name, other := "name", "0"
-	for i := 1; anyone(other).shard != anyone(name).shard; i++ {
-		other = fmt.Sprint(i)
-	}
+	name, other := "name", besideName(1)[0]
 	held, _ := granted(t, s, other, time.Hour)
 	var many []driver.Request
 	for range 2 * small / leastRoom {
@@ -193,5 +192,54 @@ func TestNamesOfOneShard(t *testing.T) {
 	released(t, s, held)
 	if info, err := os.Stat(s.pathOf(name)); err != nil || info.Size() > small {
 		t.Errorf("%d bytes are left, %v", info.Size(), err)
+	}
+}
+
+// besideName returns n names of the shard that "name" is in.
+func besideName(n int) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		if name := fmt.Sprint(i); anyone(name).shard == anyone("name").shard {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Names that are never asked for again, after their entries have ended by time, fill no shard up.
+func TestEndedNamesMakeRoom(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	for _, name := range besideName(10 * small / leastRoom) {
+		req, _ := granted(t, s, name, time.Hour)
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: driver.MinTTL}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(s.pathOf("name")); err != nil || info.Size() > 4*small {
+		t.Errorf("nothing is in force, and the file has %d bytes, %v", info.Size(), err)
+	}
+}
+
+// A keep and a dead hold of one owner, which no store writes, end in an answer.
+func TestKeepBesideADeadHoldOfItsOwner(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	req := request("name", time.Hour)
+	req.Limit = driver.Shared
+	_, token := grantedTo(t, s, req)
+	text, err := os.ReadFile(s.pathOf("name"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := fmt.Appendf(nil, nameText, `"name"`)
+	e, _ := decodeEntry(bytes.TrimPrefix(text[leastRoom:], prefix))
+	text = text[:leastRoom]
+	for _, e.Kept = range []bool{true, false} {
+		text = append(text, fill(encodeEntry(prefix, &e), leastRoom)...)
+		e.Token, e.Data.session = token+1, strings.Repeat("0", sessionIDLen)
+	}
+	writeFile(t, s.pathOf("name"), string(text))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Lookup(ctx, "name"); errors.Is(err, context.DeadlineExceeded) {
+		panic("the request goes on for ever, under the kernel lock") // Close would wait for it.
 	}
 }

@@ -126,9 +126,9 @@ func (st *state) bury() (found bool) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
 		for _, e := range slices.Clone(looked) {
-			if !st.inForce(e) {
-				st.queue.Release(e.Owner, 0, st.now)
-				again, found = true, true
+			if ended := false; !st.inForce(e) {
+				ended, _ = st.queue.Release(e.Owner, 0, st.now)
+				again, found = again || ended, found || ended
 			}
 		}
 	}

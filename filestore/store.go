@@ -122,21 +122,24 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 
 // Renew implements [driver.Store]. One entry may be renewed and the next one not.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	entries := make([]driver.Entry, len(reqs))
-	var failure error
-	for i, req := range reqs {
-		entry, err := do(ctx, s, newActor(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
-			return st.renew(req.Token, req.TTL+clockStep), nil
+	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
+	var group sync.WaitGroup
+	for i, req := range reqs { // One that is held up holds up no other.
+		group.Go(func() {
+			entries[i], errs[i] = do(ctx, s, newActor(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
+				return st.renew(req.Token, req.TTL+clockStep), nil
+			})
 		})
-		if err != nil && len(reqs) > 1 { // It stands for all, of which some may have been prolonged.
-			err = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
-		}
-		entries[i], failure = entry, cmp.Or(err, failure)
 	}
+	group.Wait()
 	if s.isClosed() {
 		return nil, driver.ErrClosed
 	}
-	return entries, failure
+	err := cmp.Or(errs...)
+	if err != nil && len(reqs) > 1 { // It stands for all, of which some may have been prolonged.
+		err = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
+	}
+	return entries, err
 }
 
 // Release implements [driver.Store].
