@@ -3,7 +3,6 @@ module github.com/holdfast-go/holdfast
 go 1.26.0
 
 require (
-	github.com/creack/pty v1.1.24
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.13.0
