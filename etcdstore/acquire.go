@@ -36,7 +36,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
 	}
 	id, keys := [2]string{req.Name, req.Owner}, s.lockKeys+req.Name+"\x00"
-	look := clientv3.OpGet(keys, inOrder...)
+	look := s.queueOp(req.Name)
 	var q queue // as of the last transaction; before the first one, that of a free name
 	for try, isReplaced := 0, false; ; try++ {
 		if try > 1 {

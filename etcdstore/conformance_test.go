@@ -67,7 +67,6 @@ type client struct {
 
 	// onUnary makes all requests, if it is set.
 	onUnary atomic.Pointer[func(ctx context.Context, req any, send func(context.Context) error) error]
-	onReply atomic.Pointer[func(reply any)] // changes all replies, if it is set
 }
 
 // dial returns a client that reaches each member through a proxy.
@@ -94,9 +93,6 @@ func dial(tb testing.TB, cluster []*servers.Etcd) *client {
 func (c *client) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if f := c.onUnary.Load(); f != nil {
 		return (*f)(ctx, req, func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) })
-	}
-	if f := c.onReply.Load(); f != nil {
-		defer (*f)(reply)
 	}
 	txn, ok := req.(*pb.TxnRequest)
 	if !ok || !mayChangeEntry(txn) {

@@ -55,7 +55,10 @@
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost
 // their disks, forget locks like any store; without --bump-revision, tokens go on from those of the
-// snapshot. Each of two clusters grants a lock: all addresses must be of one.
+// snapshot. A lock that was over and that a snapshot brings back may block its name for as long as
+// its client renews others. That client notices the restoration by a revision that falls, which it
+// does not with --bump-revision, or without an entry from after the snapshot. Each of two clusters
+// grants a lock: all addresses must be of one.
 //
 // A client of the caller writes some four lines a second on standard error while there is no
 // connection, unless its Config has Logger: zap.NewNop(). With a user, on a server of 3.4, it fails

@@ -145,14 +145,14 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, erro
 	return 0, err
 }
 
-// lookAtLease returns how long a lease lasts, in whole seconds, and its keys, as its leader knows
-// them. A server shows the keys only to a user that may read them all.
-func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID, keys bool) (left time.Duration, resp *pb.LeaseTimeToLiveResponse, err error) {
-	err = s.send(ctx, true, func(ctx context.Context) (err error) {
-		resp, err = s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id), Keys: keys}, grpc.WaitForReady(true))
+// lookAtLease returns how long a lease lasts, in whole seconds, as its leader knows it.
+func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
+	var resp *pb.LeaseTimeToLiveResponse
+	err := s.send(ctx, true, func(ctx context.Context) (err error) {
+		resp, err = s.leasing.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: int64(id)}, grpc.WaitForReady(true))
 		return err
 	})
-	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, resp, err
+	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
 // readBase returns what is added to create revisions, so that tokens are above those of other stores

@@ -89,13 +89,17 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, er
 	return q, nil
 }
 
-// readQueue reads the queue of a name.
+// queueOp reads the queue of a name.
+func (s *Store) queueOp(name string) clientv3.Op {
+	return clientv3.OpGet(s.lockKeys+name+"\x00", inOrder...)
+}
+
 func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	resp, err := s.read(ctx, s.lockKeys+name+"\x00", inOrder...)
+	resp, err := s.read(ctx, s.queueOp(name))
 	if err != nil {
 		return queue{}, err
 	}
-	return s.decodeQueue(resp.Kvs, resp.Header.Revision)
+	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 }
 
 // index returns the index of the entry of an owner, or -1.
@@ -138,13 +142,13 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store]. It reads all entries at one revision, before it yields any.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		resp, err := s.read(ctx, s.lockKeys+prefix, inOrder...)
+		resp, err := s.read(ctx, clientv3.OpGet(s.lockKeys+prefix, inOrder...))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
 		byName := map[string][]*mvccpb.KeyValue{}
-		for _, kv := range resp.Kvs {
+		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
 			name, _, _ := strings.Cut(string(kv.Key), "\x00")
 			byName[name] = append(byName[name], kv)
 		}
@@ -173,7 +177,7 @@ func (s *Store) publish(ctx context.Context, q queue, left map[int64]time.Durati
 	for _, r := range q.holds() {
 		rec, id := r.public(q.waiting()), r.kv.Lease
 		if left[id] == 0 {
-			d, _, err := s.lookAtLease(ctx, clientv3.LeaseID(id), false)
+			d, err := s.lookAtLease(ctx, clientv3.LeaseID(id))
 			if err != nil {
 				return nil, err
 			}

@@ -35,10 +35,11 @@ func (s *Store) endEntry(ctx context.Context, req driver.ReleaseRequest, isSweep
 	for isKnown := e.modified > 0 && req.Keep == 0; !ended; isKnown = false {
 		end := clientv3.OpDelete(e.key)
 		if !isKnown { // It is to be kept, another Store has renewed it, or it is under way.
-			q, i, err := s.look(ctx, known)
+			q, err := s.readQueue(ctx, req.Name)
 			if err != nil {
 				return false, driver.NotApplied(err)
 			}
+			i := s.look(q, known)
 			s.mu.Lock()
 			e = *known
 			s.mu.Unlock()
@@ -76,7 +77,9 @@ func (s *Store) endEntry(ctx context.Context, req driver.ReleaseRequest, isSweep
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(req.Name, req.Owner)
+	if !isSweep || known.isOver() { // else a Renew has brought it back
+		s.forget(req.Name, req.Owner)
+	}
 	return ended && isKept == (req.Keep > 0), nil // A place is not kept.
 }
 

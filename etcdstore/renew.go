@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,13 +20,14 @@ type renewal struct {
 	*entry
 	end     time.Time // until which the entry is to last
 	wasOver bool      // Its time was over, so it is lost, unless another Store has renewed it.
+	byQueue bool      // The queue is read, and not the key alone.
+	ahead   queue     // the entries before it, if the queue was read
 	is      driver.Entry
 	err     error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one look at
-// its keys all holds on it. The queues of the others are read: what has not the lease that it
-// needs, what waits, and what is alone.
+// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one read as
+// many as a transaction may have.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	err := s.check(ctx)
 	if err != nil {
@@ -65,7 +67,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			entries[i] = r.is
 		}
 		if entries[i].State >= driver.Waiting {
-			s.watch(r.entry, queue{})
+			s.watch(r.entry, r.ahead)
 		}
 	}
 	return entries, err
@@ -75,61 +77,74 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*renewal) {
 	last := slices.MaxFunc(renewals, func(a, b *renewal) int { return a.end.Compare(b.end) })
 	l, err := s.leaseFor(ctx, seconds, last.end)
-	var isAttached map[string]bool
-	if err == nil && len(renewals) > 1 {
-		isAttached = s.keysOf(ctx, l.id)
+	if err != nil {
+		for _, r := range renewals {
+			r.err = err
+		}
+		return
 	}
 	var group sync.WaitGroup
-	defer group.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l != s.leases[seconds] { // It was given up meanwhile, and has what arrives late.
-		isAttached = nil
+	for some := range slices.Chunk(renewals, maxOps) {
+		group.Go(func() { s.renewSome(ctx, l, some) })
 	}
-	having := make(map[string]int, len(s.entries)) // how many entries have a key: a later one may have it now
-	for _, e := range s.entries {
-		having[e.key]++
-	}
-	for _, r := range renewals {
-		switch {
-		case err != nil:
-			r.err = err
-		case r.held && isAttached[r.key] && having[r.key] == 1 && r.modified > r.moving && !r.wasOver &&
-			(r.Token == 0 || r.Token == r.token):
-			r.is = driver.Entry{State: driver.Held, Token: r.token}
-		default:
-			group.Go(func() { r.err = s.renewOne(ctx, r, l) })
-		}
-	}
+	group.Wait()
 }
 
-// keysOf returns the keys on a lease, as they were when a majority confirmed a revision, or later.
-// It returns none if that is not known. The members answer without a majority, and one that has led
-// may be behind. Its reply has the revision.
-func (s *Store) keysOf(ctx context.Context, id clientv3.LeaseID) map[string]bool {
-	confirmed, err := s.read(ctx, s.baseKey, clientv3.WithCountOnly())
-	if err != nil {
-		return nil
+// renewSome completes renewals by a read that a majority confirms. A known hold on the lease is one
+// still if its key is unchanged. Of what is not, or has changed, the queue is read. A read that the
+// server refuses is divided: it does so because of one name.
+func (s *Store) renewSome(ctx context.Context, l *lease, renewals []*renewal) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for len(renewals) > 0 {
+		ops := make([]clientv3.Op, len(renewals))
+		s.mu.Lock()
+		for i, r := range renewals {
+			r.byQueue = r.byQueue || !r.held || r.on != l.id || r.modified <= r.moving || r.wasOver ||
+				r.Token != 0 && r.Token != r.token
+			if ops[i] = clientv3.OpGet(r.key); r.byQueue {
+				ops[i] = s.queueOp(r.Name)
+			}
+		}
+		s.mu.Unlock()
+		resp, err := s.read(ctx, ops...)
+		if n := len(renewals); n > 1 && isRefusal(err) {
+			s.renewSome(ctx, l, renewals[:n/2])
+			s.renewSome(ctx, l, renewals[n/2:])
+			return
+		}
+		var changed []*renewal
+		s.mu.Lock()
+		for i, r := range renewals {
+			if r.err = err; err != nil {
+				continue
+			}
+			kvs := resp.Responses[i].GetResponseRange().Kvs
+			switch {
+			case r.byQueue:
+				group.Go(func() { r.err = s.renewOne(ctx, r, l, kvs, resp.Header.Revision) })
+			case r.modified > r.moving && len(kvs) == 1 && kvs[0].Lease == int64(l.id) &&
+				kvs[0].ModRevision == r.modified && string(kvs[0].Value) == r.value:
+				r.is = driver.Entry{State: driver.Held, Token: r.token}
+			default:
+				r.byQueue = true
+				changed = append(changed, r)
+			}
+		}
+		s.mu.Unlock()
+		renewals = changed
 	}
-	_, resp, err := s.lookAtLease(ctx, id, true)
-	if err != nil || resp.Header.Revision < confirmed.Header.Revision {
-		return nil
-	}
-	isThere := make(map[string]bool, len(resp.Keys))
-	for _, key := range resp.Keys {
-		isThere[string(key)] = true
-	}
-	return isThere
 }
 
 // renewOne tells what an entry is, by its queue, and puts it on the lease that it needs if it has
 // another: that of a place, of another TTL, or of another Store. That lasts longer than was
 // requested if more was requested before, perhaps by another Store.
-func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
-	q, i, err := s.look(ctx, r.entry)
+func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease, kvs []*mvccpb.KeyValue, revision int64) error {
+	q, err := s.decodeQueue(kvs, revision)
 	if err != nil {
 		return err
 	}
+	i := s.look(q, r.entry)
 	isThere := i >= 0 && !q.records[i].Kept
 	s.mu.Lock()
 	if !isThere {
@@ -144,7 +159,7 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
 	if e.on != l.id || e.modified <= e.moving {
 		left := time.Until(e.until)
 		if !s.isOurs(e.on) {
-			if left, _, err = s.lookAtLease(ctx, e.on, false); err != nil {
+			if left, err = s.lookAtLease(ctx, e.on); err != nil {
 				return err
 			}
 		}
@@ -173,26 +188,28 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) error {
 		r.on, r.modified = l.id, resp.Header.Revision
 		s.mu.Unlock()
 	}
+	r.ahead = queue{q.records[:i], q.revision}
 	if r.is = (driver.Entry{State: driver.Waiting, Token: e.token}); e.held {
 		r.is.State = driver.Held
 	}
 	return nil
 }
 
-// look reads the queue of an entry, and notes what the entry is. It returns its index, or -1.
-func (s *Store) look(ctx context.Context, e *entry) (q queue, i int, err error) {
-	if q, err = s.readQueue(ctx, e.name); err != nil {
-		return q, -1, err
+// look notes what an entry is by the queue of its name. It returns its index, or -1.
+func (s *Store) look(q queue, e *entry) int {
+	i := q.index(e.owner)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.revision < e.modified { // The cluster has lost data: its leases may have entries again that nobody wants.
+		clear(s.leases)
 	}
-	if i = q.index(e.owner); i >= 0 {
+	if i >= 0 {
 		own := q.records[i]
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		if e.token == 0 { // These never change: follow reads them without a lock.
 			e.key, e.token, e.limit = own.key(), own.token(), own.Limit
 		}
 		e.value, e.on, e.modified = string(own.kv.Value), clientv3.LeaseID(own.kv.Lease), own.kv.ModRevision
 		e.held = i < len(q.holds()) && !own.Kept
 	}
-	return q, i, nil
+	return i
 }

@@ -86,19 +86,16 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 }
 
 // read reads keys as a majority confirms them, in a transaction: the client repeats none itself.
-func (s *Store) read(ctx context.Context, key string, opts ...clientv3.OpOption) (resp *pb.RangeResponse, err error) {
+func (s *Store) read(ctx context.Context, ops ...clientv3.Op) (txn *pb.TxnResponse, err error) {
 	if err = s.check(ctx); err != nil {
 		return nil, err
 	}
 	err = s.send(ctx, true, func(ctx context.Context) error {
-		txn, err := s.client.Do(ctx, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(key, opts...)}, nil))
-		if err == nil {
-			resp = txn.Txn().Responses[0].GetResponseRange()
-			resp.Header = txn.Txn().Header
-		}
+		resp, err := s.client.Do(ctx, clientv3.OpTxn(nil, ops, nil))
+		txn = (*pb.TxnResponse)(resp.Txn())
 		return err
 	})
-	return resp, err
+	return txn, err
 }
 
 // send makes a request, and makes it again at another member if one has turned it away. One that

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -199,7 +200,8 @@ func TestOneMember(t *testing.T) {
 		"look after a lost lease":                testLookAfterALostLease,
 		"late move":                              testLateMove,
 		"change by others":                       testChangeByOthers,
-		"lease that is given up":                 testGivenUpLease,
+		"key that another entry has":             testSameKey,
+		"many renewals":                          testManyRenewals,
 		"release in doubt":                       testReleaseInDoubt,
 		"release after a loss of data":           testReleaseAfterALossOfData,
 		"ends together":                          testEndsTogether,
@@ -469,20 +471,23 @@ func testRefusedRenewal(t *testing.T, member *servers.Etcd) {
 		grant(t, other, req)
 		reqs = append(reqs, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL})
 	}
-	deny := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if txn, ok := req.(*pb.TxnRequest); ok && mayChangeEntry(txn) && strings.Contains(fmt.Sprint(req), "/lock/name7\\") {
-			return rpctypes.ErrGRPCPermissionDenied
+	for _, isChange := range []bool{true, false} {
+		deny := func(ctx context.Context, req any, send func(context.Context) error) error {
+			txn, ok := req.(*pb.TxnRequest)
+			if ok && mayChangeEntry(txn) == isChange && strings.Contains(fmt.Sprint(req), "/lock/name7\\") {
+				return rpctypes.ErrGRPCPermissionDenied
+			}
+			return send(ctx)
 		}
-		return send(ctx)
-	}
-	s.onUnary.Store(&deny)
-	entries, err := s.Renew(t.Context(), reqs)
-	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
-		t.Errorf("Renew: %v, want ErrPermissionDenied", err)
-	}
-	for i, e := range entries {
-		if want := map[bool]driver.State{true: driver.Unknown, false: driver.Held}[i == 7]; e.State != want {
-			t.Errorf("renewal %d: %v, want %v", i, e.State, want)
+		s.onUnary.Store(&deny)
+		entries, err := s.Renew(t.Context(), reqs)
+		if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Errorf("Renew: %v, want ErrPermissionDenied", err)
+		}
+		for i, e := range entries {
+			if want := map[bool]driver.State{true: driver.Unknown, false: driver.Held}[i == 7]; e.State != want {
+				t.Errorf("renewal %d: %v, want %v", i, e.State, want)
+			}
 		}
 	}
 }
@@ -623,8 +628,7 @@ func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	wantHeld(t, s, 50*time.Minute)
 }
 
-// What others have changed of a hold is in the next answer to its owner, without a notice, also if
-// the member that shows the keys of its lease is behind.
+// What others have changed of a hold is in the next answer to its owner, without a notice.
 func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), openObserved(t, member)
 	grant(t, s.Store, driver.Request{Name: "beside", Owner: "owner", TTL: time.Hour})
@@ -639,26 +643,14 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 			t.Errorf("Renew of what is %s: %v, %v, want %v", name, entries, err, want)
 		}
 	}
-	var behind *pb.LeaseTimeToLiveResponse
-	isBehind := false
-	onReply := func(reply any) {
-		switch reply, ok := reply.(*pb.LeaseTimeToLiveResponse); {
-		case ok && isBehind:
-			reply.Header, reply.Keys = behind.Header, behind.Keys
-		case ok:
-			behind = reply
-		}
-	}
-	s.onReply.Store(&onReply)
 	end := func(name, owner string, keep time.Duration) error {
 		_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner, Keep: keep})
 		return err
 	}
 	for name, change := range map[string]func(name string) error{
-		"broken":                 func(name string) error { _, err := other.Break(t.Context(), name, 0); return err },
-		"ended":                  func(name string) error { return end(name, "owner", 0) },
-		"kept":                   func(name string) error { return end(name, "owner", time.Hour) },
-		"broken, as others show": func(name string) error { isBehind = true; _, err := other.Break(t.Context(), name, 0); return err },
+		"broken": func(name string) error { _, err := other.Break(t.Context(), name, 0); return err },
+		"ended":  func(name string) error { return end(name, "owner", 0) },
+		"kept":   func(name string) error { return end(name, "owner", time.Hour) },
 		"deleted": func(name string) error {
 			_, err := other.client.Delete(t.Context(), s.entriesKey(name)+"0")
 			return err
@@ -683,37 +675,75 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 		renew(s.Store, name, driver.Held)
 		must(t, change(name))
 		renew(s.Store, name, driver.Lost)
-		isBehind = false
 	}
 }
 
-// What a request makes that arrives late, on a lease that was given up, confirms no hold that had
-// the key before.
-func testGivenUpLease(t *testing.T, member *servers.Etcd) {
+// A hold that was broken is lost, though another entry of the Store has its key while it is renewed.
+func testSameKey(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	grant(t, s.Store, request("owner", time.Hour))
+	grant(t, s.Store, request("broken", time.Hour))
+	grant(t, s.Store, driver.Request{Name: "beside", Owner: "broken", TTL: time.Hour})
+	s.stopWatch("name", "broken") // The notice is lost.
 	_, err := other.Break(t.Context(), "name", 0)
 	must(t, err)
-	var late *pb.TxnRequest
-	s.onChange(func(_ context.Context, txn *pb.TxnRequest, _ func(context.Context) error) error {
-		late = txn
-		return status.Error(codes.Unavailable, "it takes long")
-	})
-	if res, err := s.Acquire(t.Context(), request("late", time.Hour)); err == nil {
-		t.Fatalf("Acquire: %+v, want it in doubt", res)
-	}
-	arrive := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if _, ok := req.(*pb.LeaseTimeToLiveRequest); ok {
-			_, err := s.Release(ctx, driver.ReleaseRequest{Name: "name", Owner: "late"})
-			must(t, err)
-			_, err = clientv3.RetryKVClient(other.client).Txn(ctx, late)
-			must(t, err)
+	grant(t, s.Store, request("next", time.Hour))
+	var isLate atomic.Bool
+	onUnary := func(ctx context.Context, req any, send func(context.Context) error) error {
+		err := send(ctx)
+		if strings.Contains(fmt.Sprint(req), "lock/name") && !isLate.Swap(true) { // The reply is on its way.
+			release(t, s.Store, "next")
+			grant(t, other, request("third", time.Hour))
 		}
+		return err
+	}
+	s.onUnary.Store(&onUnary)
+	entries, err := s.Renew(t.Context(), []driver.RenewRequest{
+		{Name: "name", Owner: "broken", TTL: time.Hour}, {Name: "beside", Owner: "broken", TTL: time.Hour}})
+	if err != nil || entries[0].State != driver.Lost || entries[1].State != driver.Held {
+		t.Errorf("Renew: %v, %v, want Lost and Held", entries, err)
+	}
+}
+
+// Many entries cost few requests, also places, and holds that need another lease.
+func testManyRenewals(t *testing.T, member *servers.Etcd) {
+	s, other := openObserved(t, member), open(t, member)
+	const n = 150
+	var reqs []driver.RenewRequest
+	var group sync.WaitGroup
+	for i := range n {
+		held, waited := fmt.Sprint("held", i), fmt.Sprint("waited", i)
+		group.Go(func() {
+			grant(t, s.Store, driver.Request{Name: held, Owner: "owner", TTL: time.Hour})
+			grant(t, other, driver.Request{Name: waited, Owner: "other", TTL: time.Hour})
+			waitFor(t, s.Store, waited, "owner")
+		})
+		for _, name := range []string{held, waited} {
+			reqs = append(reqs, driver.RenewRequest{Name: name, Owner: "owner", TTL: time.Hour})
+		}
+	}
+	group.Wait()
+	var requests atomic.Int64
+	onUnary := func(ctx context.Context, _ any, send func(context.Context) error) error {
+		requests.Add(1)
 		return send(ctx)
 	}
-	s.onUnary.Store(&arrive)
-	if state := renewed(t, s.Store, "owner", time.Hour, 0); state != driver.Lost {
-		t.Errorf("Renew: %v, want Lost", state)
+	s.onUnary.Store(&onUnary)
+	for what, most := range map[string]int64{"as they are": 5, "on another lease": n / 3} {
+		if what == "on another lease" {
+			s.mu.Lock()
+			clear(s.leases)
+			s.mu.Unlock()
+		}
+		requests.Store(0)
+		entries, err := s.Renew(t.Context(), reqs)
+		for i, e := range entries {
+			if want := []driver.State{driver.Held, driver.Waiting}[i%2]; err != nil || e.State != want {
+				t.Fatalf("Renew %s: %v, %v, want %v", what, e, err, want)
+			}
+		}
+		if n := requests.Load(); n > most {
+			t.Errorf("Renew of %d entries %s: %d requests, want %d at most", len(reqs), what, n, most)
+		}
 	}
 }
 
@@ -872,35 +902,49 @@ func testOtherRenewalInDoubt(t *testing.T, member *servers.Etcd) {
 }
 
 // A hold that its Store has renewed at last, while it was about to end it, stays, and stays known:
-// its owner is notified of its end.
+// its owner is notified of its end. So is one that it has renewed while it looked what became of it.
 func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
-	s, other := openObserved(t, member), open(t, member)
-	held := grant(t, s.Store, request("owner", driver.MinTTL))
-	s.stopWatch("name", "owner")
-	if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
-		t.Errorf("Renew: %v", state)
-	}
-	var isRenewed atomic.Bool
-	swept := make(chan struct{})
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		if isRenewed.Swap(true) {
-			return send(ctx)
-		}
-		defer close(swept)
-		if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+	for _, looks := range []bool{false, true} {
+		s, other := openObserved(t, member), open(t, member)
+		held := grant(t, s.Store, request("owner", driver.MinTTL))
+		s.stopWatch("name", "owner")
+		if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
 			t.Errorf("Renew: %v", state)
 		}
-		return send(ctx)
-	})
-	receive(t, swept)
-	notices := noticesOf(s.Store)
-	time.Sleep(2 * watchDelay)
-	ended, err := other.Break(t.Context(), "name", 0)
-	if len(ended) != 1 || err != nil {
-		t.Errorf("Break: %v, %v, want it held", ended, err)
-	}
-	if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
-		t.Errorf("the notice %+v", n)
+		var hasEnded, isRenewed atomic.Bool
+		swept := make(chan struct{})
+		onUnary := func(ctx context.Context, req any, send func(context.Context) error) error {
+			txn, ok := req.(*pb.TxnRequest)
+			if ok && mayChangeEntry(txn) {
+				hasEnded.Store(true)
+			}
+			var err error
+			if looks {
+				err = send(ctx)
+			}
+			if ok && hasEnded.Load() && mayChangeEntry(txn) != looks && strings.Contains(fmt.Sprint(txn), "lock/name") &&
+				!isRenewed.Swap(true) {
+				if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
+					t.Errorf("Renew: %v", state)
+				}
+				close(swept)
+			}
+			if !looks {
+				err = send(ctx)
+			}
+			return err
+		}
+		s.onUnary.Store(&onUnary)
+		receive(t, swept)
+		notices := noticesOf(s.Store)
+		time.Sleep(2 * watchDelay)
+		ended, err := other.Break(t.Context(), "name", 0)
+		if len(ended) != 1 || err != nil {
+			t.Errorf("Break: %v, %v, want it held", ended, err)
+		}
+		if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
+			t.Errorf("the notice %+v", n)
+		}
 	}
 }
 
@@ -1072,6 +1116,52 @@ func TestForgetfulCluster(t *testing.T) {
 		t.Errorf("Lookup: %v, %v, want it held", holds, err)
 	}
 	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
+}
+
+// A hold that a restored snapshot does not have is lost, though an earlier entry of the Store has its
+// key and its lease again. That one ends: the Store leaves the lease.
+func TestRestoredSnapshot(t *testing.T) {
+	t.Parallel()
+	member := servers.StartEtcd(t)
+	s := open(t, member)
+	grant(t, s, driver.Request{Name: "beside", Owner: "owner", TTL: time.Hour})
+	grant(t, s, request("first", time.Hour))
+	restore := member.Snapshot()
+	eventually(t, "release", func() bool {
+		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "first"})
+		return err == nil
+	})
+	second := grant(t, s, request("second", time.Hour))
+	renew := func(want driver.State) {
+		t.Helper()
+		var entries []driver.Entry
+		eventually(t, "Renew", func() (ok bool) {
+			var err error
+			entries, err = s.Renew(t.Context(), []driver.RenewRequest{
+				{Name: "name", Owner: "second", TTL: time.Hour}, {Name: "beside", Owner: "owner", TTL: time.Hour}})
+			return err == nil
+		})
+		if entries[0].State != want || entries[1].State != driver.Held {
+			t.Errorf("Renew: %v, want %v and Held", entries, want)
+		}
+	}
+	renew(driver.Held)
+	restore()
+	renew(driver.Lost)
+	resp, err := s.client.Txn(t.Context()).If(s.Held(lockOf{second.Token})).Commit()
+	if must(t, err); resp.Succeeded {
+		t.Error("the condition of a hold that is lost holds")
+	}
+	renew(driver.Lost)
+	var leases []int64
+	for _, name := range []string{"name", "beside"} {
+		resp, err := s.client.Get(t.Context(), s.entriesKey(name)+"0")
+		must(t, err)
+		leases = append(leases, resp.Kvs[0].Lease)
+	}
+	if leases[0] == leases[1] {
+		t.Error("the entry that is there again has the lease of one that is renewed")
+	}
 }
 
 // A cluster without space grants nothing, which it does not report as held, and still renews and

@@ -46,11 +46,12 @@ func (s *Store) follow(ctx context.Context, e *entry, q queue, told bool) {
 			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
 		}
 		if revision == 0 {
-			q, i, err := s.look(ctx, e)
+			q, err := s.readQueue(ctx, e.name)
 			if err != nil {
 				failures++
 				continue
 			}
+			i := s.look(q, e)
 			if i < 0 || q.records[i].Kept {
 				s.mu.Lock()
 				e.unwatch = nil
