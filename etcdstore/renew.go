@@ -152,7 +152,8 @@ func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease, kvs []*mvccp
 	}
 	e := *r.entry
 	s.mu.Unlock()
-	if !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token {
+	if !isThere || r.wasOver && s.isOurs(e.on) || r.Token != 0 && r.Token != e.token ||
+		e.token != q.records[i].token() { // The owner has another entry, through another Store.
 		r.is = driver.Entry{State: driver.Lost}
 		return nil
 	}

@@ -660,6 +660,11 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 			grant(t, s.Store, driver.Request{Name: name, Owner: "next", TTL: time.Hour})
 			return err
 		},
+		"of the owner, by another Store": func(name string) error {
+			_, err := other.Break(t.Context(), name, 0)
+			grant(t, other.Store, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
+			return err
+		},
 		"renewed and broken": func(name string) error {
 			renewedAs(t, other.Store, name, "owner", time.Hour, 0)
 			_, err := other.Break(t.Context(), name, 0)
