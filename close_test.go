@@ -347,3 +347,32 @@ func TestReleaseAllBesideRequests(t *testing.T) {
 		}
 	})
 }
+
+// A hold with work under two handles lasts until both have returned, though one releases its own.
+func TestTwoWorksUnderOneHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		var group sync.WaitGroup
+		for i := range 2 {
+			lock := acquire(t, c, "a", &holdfast.Options{Reentrant: true})
+			group.Go(func() {
+				wantErr(t, lock.Do(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					if i == 1 {
+						noErr(t, lock.Release())
+					}
+					time.Sleep(time.Duration(1+i) * time.Second)
+					return nil
+				}), holdfast.ErrReleased)
+			})
+		}
+		synctest.Wait()
+		ended := later(c.ReleaseAll)
+		time.Sleep(1500 * ms)
+		wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
+		noErr(t, <-ended)
+		group.Wait()
+		free(t, other, "a")
+	})
+}

@@ -166,6 +166,14 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	}
 	c.mu.Lock()
 	l.working = l.working && !byDo
+	end := l.contextErr()
+	if end != nil && lease.state == held && !byDo { // ReleaseAll waits for work, or others have the lease.
+		c.mu.Unlock()
+		if keep > 0 {
+			return end
+		}
+		return nil
+	}
 	if i := slices.Index(lease.locks, l); i < 0 || len(lease.locks) > 1 { // Others have the lease, or it was lost.
 		defer c.mu.Unlock()
 		if i >= 0 && keep > 0 {
@@ -175,23 +183,18 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 			lease.locks = slices.Delete(lease.locks, i, i+1)
 			l.endContext(&ErrReleased)
 		}
-		if end := l.contextErr(); keep > 0 || errors.Is(end, ErrLost) {
+		if end = l.contextErr(); keep > 0 || errors.Is(end, ErrLost) {
 			return end
 		}
 		return nil
 	}
-	end := l.contextErr()
-	if (end == nil || byDo) && lease.end(&ErrReleased) {
+	if lease.end(&ErrReleased) {
 		return lease.release(keepUntil, true)
 	}
 	if end = l.contextErr(); !errors.Is(end, ErrLost) { // released before, or handed over
-		withDo := lease.state == held
 		c.mu.Unlock()
-		switch {
-		case keep > 0:
+		if keep > 0 {
 			return end
-		case withDo:
-			return nil
 		}
 		return lease.awaitFinish()
 	}
