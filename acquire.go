@@ -120,8 +120,9 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 }
 
 // run takes the operation through the queue of the name until it has a Lock or an error. It holds
-// c.mu, which ask and wait let go. Meanwhile a notice may make the lease a hold, and an operation in
-// the line may get a lease or a Lock from the one before it. Nothing else changes what run has read.
+// c.mu, which ask and wait let go. Meanwhile a notice may make the lease a hold, and an operation
+// in the line may get a lease or a Lock from the one before it. Nothing else changes what run has
+// read.
 func (a *acquireOp) run() error {
 	c, o := a.c, &a.options
 	c.mu.Lock()
@@ -211,9 +212,9 @@ func (a *acquireOp) ask(l *lease, sent time.Duration) (now time.Duration) {
 	return now
 }
 
-// answer records the answer to a request for the time asked, which was sent when the lease was in the
-// state before, and sets when to ask again. A notice may have made it a hold meanwhile. The caller
-// holds c.mu.
+// answer records the answer to a request for the time asked, which was sent when the lease was in
+// the state before, and sets when to ask again. A notice may have made it a hold meanwhile. The
+// caller holds c.mu.
 func (a *acquireOp) answer(
 	l *lease, before leaseState, sent, now, asked time.Duration, entry driver.Entry, err error,
 ) {
@@ -300,7 +301,8 @@ func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 }
 
 // take makes the held lease that of the caller, and has the scheduler renew it. One that was
-// granted by a notice has the time of its place, and is renewed soon. The caller of take holds c.mu.
+// granted by a notice has the time of its place, and is renewed soon. The caller of take holds
+// c.mu.
 func (a *acquireOp) take(l *lease, now time.Duration) {
 	l.op, l.tokens.own, a.lock = nil, l.tokens.first, &l.first
 	if !l.confirmed {
@@ -325,8 +327,8 @@ func (a *acquireOp) take(l *lease, now time.Duration) {
 }
 
 // restart replaces the lease of the attempt by one of a new owner, which is sent at due. The old
-// lease is released, unless it is absent: the store has no entry of it. A ticket has no other owner.
-// The caller holds c.mu.
+// lease is released, unless it is absent: the store has no entry of it. A ticket has no other
+// owner. The caller holds c.mu.
 func (a *acquireOp) restart(due time.Duration, absent bool) {
 	if a.ticket != nil {
 		a.failure = errTicketExpired

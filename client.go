@@ -114,8 +114,9 @@ func (c *Client) ReleaseAll() error {
 }
 
 // releaseLeases ends the contexts of all locks with the reason end, and releases them. A lease with
-// work under Do lasts until the Do releases it, or until the deadline that it has now, which nothing
-// moves any more. releaseLeases waits for these, and for leases that another call is releasing.
+// work under Do lasts until the Do releases it, or until the deadline that it has now, which
+// nothing moves any more. releaseLeases waits for these, and for leases that another call is
+// releasing.
 func (c *Client) releaseLeases(end *error) error {
 	var idle, others []*lease
 	c.mu.Lock()

@@ -352,8 +352,8 @@ func TestSlowHookCostsNoOtherLock(t *testing.T) {
 	})
 }
 
-// A log handler may call the Client, and a slow one costs no other lock: it is called without a lock
-// of the Client, also for the first failure of an outage.
+// A log handler may call the Client, and a slow one costs no other lock: it is called without a
+// lock of the Client, also for the first failure of an outage.
 func TestLogHandlerCallsTheClient(t *testing.T) {
 	var c *holdfast.Client
 	logged := make(chan struct{}, 10)

@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store outside
-// of the process ends what a dead process has left, only a waiter that hangs delays others: there a
-// place lasts maxFreedPlace, since each renewal costs waiting processes time of a processor.
+// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store
+// outside of the process ends what a dead process has left, only a waiter that hangs delays others:
+// there a place lasts maxFreedPlace, since each renewal costs waiting processes time of a
+// processor.
 const (
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
@@ -91,8 +92,9 @@ func (c *Client) newLease(a *acquireOp, full string) *lease {
 	return l
 }
 
-// noteAnswer records the answer to a request that was sent at sent for the time d: the store has the
-// entry. It counts d from a later moment than sent, and never shortens it. The caller holds c.mu.
+// noteAnswer records the answer to a request that was sent at sent for the time d: the store has
+// the entry. It counts d from a later moment than sent, and never shortens it. The caller holds
+// c.mu.
 func (l *lease) noteAnswer(sent, d time.Duration, entry driver.Entry) {
 	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
 	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
@@ -238,9 +240,9 @@ func (l *lease) releaseInBackground(unanswered bool) {
 	})
 }
 
-// sendReleases sends releases of a lease that has ended until one is answered, for a request timeout
-// after the first. Then it returns, and they go on in the background until the store cannot have
-// the lease any more, or for a request timeout after Close. If the Acquire of the lease is
+// sendReleases sends releases of a lease that has ended until one is answered, for a request
+// timeout after the first. Then it returns, and they go on in the background until the store cannot
+// have the lease any more, or for a request timeout after Close. If the Acquire of the lease is
 // unanswered, it may arrive after a release that found nothing: then the releases go on, whatever
 // the store answers. The caller holds c.mu, which is unlocked meanwhile.
 func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered bool) error {

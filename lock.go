@@ -146,8 +146,8 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 // a renewal in flight, so that nothing is written after Release has returned. It does not wait for
 // work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
-// It returns nil if the store confirmed that it had the lock until now, or the lock was passed on to
-// another goroutine of this Client (see Config.LocalTurn); a [LostError] if the store had it no
+// It returns nil if the store confirmed that it had the lock until now, or the lock was passed on
+// to another goroutine of this Client (see Config.LocalTurn); a [LostError] if the store had it no
 // longer, or Err or the Context have shown its loss; and ErrUnavailable if the store did not
 // confirm: then the release is retried in the background, until the TTL has freed the lock in any
 // case. If a request got no answer, Release cannot tell "released by it" from "lost before", and

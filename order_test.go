@@ -72,7 +72,8 @@ func TestTryDoesNotOvertake(t *testing.T) {
 }
 
 // The store grants the lock, or makes a place, and the reply is lost. Acquire reaches the store
-// once for an owner, and a renewal shows what became of it. No caller is locked out by its own entry.
+// once for an owner, and a renewal shows what became of it. No caller is locked out by its own
+// entry.
 func TestLostReplyOfAcquire(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"error": faultstore.LoseReply, "hang": applyAndHang} {
 		for _, held := range []bool{false, true} {

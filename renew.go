@@ -37,8 +37,8 @@ func (c *Client) runScheduler() {
 			c.schedule.nextCheck = min(c.schedule.nextCheck, now+suspendCheck)
 		}
 		sleep := c.schedule.nextCheck - now
-		// Leases share a request if their timeouts, of which it has the shortest, are of one order of
-		// magnitude: so a lock of a short TTL never costs one of a long TTL.
+		// Leases share a request if their timeouts, of which it has the shortest, are of one order
+		// of magnitude: so a lock of a short TTL never costs one of a long TTL.
 		groups := map[int][]*lease{}
 		for _, l := range renewals {
 			order := bits.Len64(uint64(l.renewTimeout(now)))
@@ -108,8 +108,8 @@ type renewal struct {
 }
 
 // renewLeases renews holds with one request, for d, or each for its own TTL if d is 0: one that is
-// not to be renewed is only looked at. The caller has counted the request as in
-// flight. It returns the reason if an outcome is unknown.
+// not to be renewed is only looked at. The caller has counted the request as in flight. It returns
+// the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))

@@ -159,7 +159,8 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	return a.do(ctx)
 }
 
-// fromTicket makes the new lease that of a ticket, for which a Renew is sent. The caller holds c.mu.
+// fromTicket makes the new lease that of a ticket, for which a Renew is sent. The caller holds
+// c.mu.
 func (l *lease) fromTicket(t *ticketFields) {
 	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
 	l.state, l.longest = requesting, max(l.longest, t.Left)

@@ -155,8 +155,8 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// readBase returns what is added to create revisions, so that tokens are above those of other stores
-// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+// readBase returns what is added to create revisions, so that tokens are above those of other
+// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
 func (s *Store) readBase(ctx context.Context) (int64, error) {
 	base := s.wall().UnixMicro()
 	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)},

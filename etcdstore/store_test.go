@@ -683,7 +683,8 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A hold that was broken is lost, though another entry of the Store has its key while it is renewed.
+// A hold that was broken is lost, though another entry of the Store has its key while it is
+// renewed.
 func testSameKey(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	grant(t, s.Store, request("broken", time.Hour))
@@ -907,7 +908,8 @@ func testOtherRenewalInDoubt(t *testing.T, member *servers.Etcd) {
 }
 
 // A hold that its Store has renewed at last, while it was about to end it, stays, and stays known:
-// its owner is notified of its end. So is one that it has renewed while it looked what became of it.
+// its owner is notified of its end. So is one that it has renewed while it looked what became of
+// it.
 func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
 	for _, looks := range []bool{false, true} {
 		s, other := openObserved(t, member), open(t, member)
@@ -1123,8 +1125,8 @@ func TestForgetfulCluster(t *testing.T) {
 	grant(t, s, driver.Request{Name: "another", Owner: "owner", TTL: time.Hour}) // with a lease of the empty cluster
 }
 
-// A hold that a restored snapshot does not have is lost, though an earlier entry of the Store has its
-// key and its lease again. That one ends: the Store leaves the lease.
+// A hold that a restored snapshot does not have is lost, though an earlier entry of the Store has
+// its key and its lease again. That one ends: the Store leaves the lease.
 func TestRestoredSnapshot(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t)

@@ -39,29 +39,29 @@
 // so that tokens rise over a power loss. That frees all locks.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
-// files holds up all requests for the names in that file, until it goes on or is killed. A List ends
-// there. Requests fail when their context ends, and Close after 3 s: then the holds of its Store last
-// until their TTL or the end of the process. Exclusion holds. A process that is killed between a
-// change and its notices delays those whose turn has come until they look at their places, 7 s at
-// most.
+// files holds up all requests for the names in that file, until it goes on or is killed. A List
+// ends there. Requests fail when their context ends, and Close after 3 s: then the holds of its
+// Store last until their TTL or the end of the process. Exclusion holds. A process that is killed
+// between a change and its notices delays those whose turn has come until they look at their
+// places, 7 s at most.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
 // file locks work over the network, clocks and boots do not.
 //
-// Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the files
-// frees the locks in it, and their tokens go on from the time of day; without the file of a session
-// the locks of its Store are free. Programs that have opened a file go on with it when it is moved
-// elsewhere, so two may hold a lock. A program that cleans up /tmp by age must leave the folder
-// alone.
+// Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the
+// files frees the locks in it, and their tokens go on from the time of day; without the file of a
+// session the locks of its Store are free. Programs that have opened a file go on with it when it
+// is moved elsewhere, so two may hold a lock. A program that cleans up /tmp by age must leave the
+// folder alone.
 //
 // A file that the store has not written, or that has another name elsewhere (cp -l), is an error,
 // [driver.ErrCorrupt], that names the file. The names in the other files are not affected.
 //
-// A request reads all of a file: beside 1,000 shared holds one more takes half a millisecond. A file
-// with 8 MB, some 16,000 holds and places, gets no more. It becomes small again when nothing in it
-// is in use. The waiters of a Store watch 64 processes at a time. They detect the death of any other
-// when they look at their places.
+// A request reads all of a file: beside 1,000 shared holds one more takes half a millisecond. A
+// file with 8 MB, some 16,000 holds and places, gets no more. It becomes small again when nothing
+// in it is in use. The waiters of a Store watch 64 processes at a time. They detect the death of
+// any other when they look at their places.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.
@@ -81,8 +81,8 @@
 // pipe for each open Store (session-…, a file on Windows). FAT has no named pipes, and cannot be
 // used.
 //
-// A folder that an older version has used is refused, and older versions refuse one of this version:
-// an empty folder in it, locks, tells them.
+// A folder that an older version has used is refused, and older versions refuse one of this
+// version: an empty folder in it, locks, tells them.
 //
 // # Other users
 //

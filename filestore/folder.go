@@ -194,8 +194,9 @@ func (f *folder) names() ([]string, error) {
 	return list.Readdirnames(-1)
 }
 
-// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind, such
-// as a link, and what has another name elsewhere: somebody may have put it there to have it written.
+// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind,
+// such as a link, and what has another name elsewhere: somebody may have put it there to have it
+// written.
 func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, fs.FileInfo, error) {
 	opened, err := f.OpenFile(file, flags, 0)
 	var info fs.FileInfo

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A holder and waiters that die at once, in any order, hold up nobody behind them, however many they
-// are.
+// A holder and waiters that die at once, in any order, hold up nobody behind them, however many
+// they are.
 func TestManyDieAtOnce(t *testing.T) {
 	const dying = 12
 	limit := 2 * time.Second // much less on a machine that has nothing else to do; a look is due in 4 s

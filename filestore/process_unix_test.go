@@ -60,7 +60,8 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// While another process is stopped in a request, the names of other shards are renewed and released.
+// While another process is stopped in a request, the names of other shards are renewed and
+// released.
 func TestRenewBesideAHeldUpShard(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	name, other := "name", "other"

@@ -138,9 +138,9 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 }
 
 // open opens the file. It never gives other permissions to a file that it finds, which may have
-// been moved there. A file that another user has just made gets its permissions a moment later. If
-// that user was killed before, the next one who may open it makes it anew: it is empty, and nobody
-// uses it while it is locked.
+// been moved there. The file that a process of another user has just made gets its permissions a
+// moment later. After a kill in between, the next process with the right to open the file makes it
+// anew: it is empty, and no process uses it while it is locked.
 func (sh *shard) open(makes bool) (*os.File, error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	for waited := time.Duration(0); ; waited += step {

@@ -35,7 +35,8 @@ type state struct {
 	broken []entry
 }
 
-// An actor is the owner whose request is made, or nobody, who looks at a name, or at all of a shard.
+// An actor is the owner of a request. Without an owner it is a look at a name, and without a name a
+// look at all of a shard.
 type actor struct {
 	shard       int
 	name, owner string

@@ -257,8 +257,9 @@ var errHangs = errors.New("the disk hangs, or a process is stopped in the middle
 
 // do makes a request, and with makes what is missing for it. It may wait for the disk, or for a
 // process that is stopped, and so is made on a goroutine of its own. If it has not begun when ctx
-// ends it changes nothing. Otherwise what becomes of it is not known. The requests that use the same
-// shard are made one after the other: so a Release ends what an Acquire before it has granted late.
+// ends it changes nothing. Otherwise what becomes of it is not known. The requests that use the
+// same shard are made one after the other: so a Release ends what an Acquire before it has granted
+// late.
 func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)

@@ -60,8 +60,8 @@ func TestContainersWithBootIDs(t *testing.T) {
 }
 
 // On a host whose clock begins at the same time of day at each boot, an earlier boot is not taken
-// for this one, if this one has not lasted longer: tokens rise over a power loss, and no hold and no
-// keep is left.
+// for this one, if this one has not lasted longer: tokens rise over a power loss, and no hold and
+// no keep is left.
 func TestNoBattery(t *testing.T) {
 	f, dir, last := newFakeHost(), t.TempDir(), int64(0)
 	began := f.wall.Load() - f.up.Load()

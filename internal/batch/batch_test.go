@@ -17,8 +17,8 @@ func newQueue(send func(ctx context.Context, calls []string)) *Queue[string] {
 	}
 }
 
-// A batch that hangs holds up others for StuckAfter at most, and its own names until it ends; and every
-// call returns by its deadline.
+// A batch that hangs holds up others for StuckAfter at most, and its own names until it ends; and
+// every call returns by its deadline.
 func TestHungBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32

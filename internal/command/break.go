@@ -106,7 +106,8 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	return writeOutput(out)
 }
 
-// signalDelay is how much later than the input behind it the process may be told of a Ctrl-C.
+// signalDelay is how much later than the end of the input the signal of a Ctrl-C before it may
+// come.
 const signalDelay = 100 * time.Millisecond
 
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
@@ -120,7 +121,7 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	answer, input := make(chan string, 1), bufio.NewReader(os.Stdin)
 	go func() {
 		line, err := input.ReadString('\n')
-		if err != nil { // The end of the input is a no, but for a Ctrl-C before it, which may be told later.
+		if err != nil { // The end of the input is a no, unless a signal follows.
 			time.Sleep(signalDelay)
 		}
 		answer <- strings.ToLower(strings.TrimSpace(line))

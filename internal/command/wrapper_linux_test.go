@@ -246,8 +246,8 @@ END
 		>go; wait $!; echo $?; grep -c waiting out; grep '^it is ours' out | tr -d '\r'`, "0 1 it is ours"},
 }
 
-// endsRow sends a signal to holdfast when its command runs, or it has begun to wait. Its parent, such
-// as a shell in a loop or systemd, sees an end by that signal, and no exit code.
+// endsRow sends a signal to holdfast when its command runs, or it has begun to wait. Its parent,
+// such as a shell in a loop or systemd, sees an end by that signal, and no exit code.
 func endsRow(sig syscall.Signal) string {
 	return `
 		echo 'echo ready; exec sleep 1000' >sleeper; holdfast run held -- sh -c '>has; exec sleep 1000' & until test -e has; do sleep .01; done

@@ -22,9 +22,9 @@ const buildEarlier = `
 	git archive "$1" | tar -xf - -C "$2"
 	cd "$2" && GOWORK= GOFLAGS=-buildvcs=false go build -trimpath -o earlier ./etcdstore/cmd/holdfast-etcd`
 
-// Each command of these scripts is of one of two versions: the first one is $A, which holds, and the
-// second one is $B. They exclude each other, wait for each other, know each other's token and end
-// each other's hold.
+// Each command of these scripts is of one of two versions: the first one is $A, which holds, and
+// the second one is $B. They exclude each other, wait for each other, know each other's token and
+// end each other's hold.
 const (
 	excluded = `
 		$A run x$$ -- sh -c 'echo $HOLDFAST_TOKEN >first; until test -e go; do sleep .01; done' & a=$!
@@ -35,8 +35,8 @@ const (
 		test $(cat second) -gt $(cat first) && echo tokens rise`
 	excludedWant = "refused 75 first 0 second 0 tokens rise"
 
-	// The folder has other files since: whoever comes second is refused with an error, until
-	// somebody deletes what is in it.
+	// The folder has other files since: the second version is refused with an error, until what is
+	// in the folder is deleted.
 	apart = `
 		$A run x$$ -- sh -c 'echo $HOLDFAST_TOKEN >first; until test -e go; do sleep .01; done' & a=$!
 		until test -s first; do sleep .01; done
