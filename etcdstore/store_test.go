@@ -30,8 +30,11 @@ import (
 )
 
 // open opens a store whose names no other test has.
-func open(t *testing.T, cluster ...*servers.Etcd) *Store {
-	s := New(dial(t, cluster).Client, &Options{Prefix: t.Name() + "/"})
+func open(t *testing.T, cluster ...*servers.Etcd) *Store { return openClient(t, dial(t, cluster)) }
+
+func openClient(t *testing.T, c *client) *Store {
+	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
+	s.writes.Bound = time.Minute // A disk that others keep busy holds up a member for seconds.
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -150,9 +153,7 @@ type observed struct {
 
 func openObserved(t *testing.T, member *servers.Etcd) *observed {
 	c := dial(t, []*servers.Etcd{member})
-	o := &observed{New(c.Client, &Options{Prefix: t.Name() + "/"}), c}
-	t.Cleanup(func() { _ = o.Store.Close() })
-	return o
+	return &observed{openClient(t, c), c}
 }
 
 // onChange has f make the requests that may change an entry.
@@ -716,9 +717,12 @@ func testManyRenewals(t *testing.T, member *servers.Etcd) {
 	const n = 150
 	var reqs []driver.RenewRequest
 	var group sync.WaitGroup
+	room := make(chan struct{}, 10)
 	for i := range n {
 		held, waited := fmt.Sprint("held", i), fmt.Sprint("waited", i)
+		room <- struct{}{}
 		group.Go(func() {
+			defer func() { <-room }()
 			grant(t, s.Store, driver.Request{Name: held, Owner: "owner", TTL: time.Hour})
 			grant(t, other, driver.Request{Name: waited, Owner: "other", TTL: time.Hour})
 			waitFor(t, s.Store, waited, "owner")
@@ -812,31 +816,18 @@ func testReleaseAfterALossOfData(t *testing.T, member *servers.Etcd) {
 // A place that comes together with the Break of the hold before it is told that it holds, and one
 // that ends at the same revision as the hold before it, that it does not.
 func testEndsTogether(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	s.writes.InFlight, s.writes.StuckAfter = 1, time.Minute
+	s, other := openObserved(t, member), open(t, member)
 	notices := noticesOf(s.Store)
 	grant(t, s.Store, request("owner", time.Hour))
 	s.stopWatch("name", "owner")
-	waiterOf := func() *entry {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.entries[[2]string{"name", "waiter"}]
-	}
-	var first *entry
 	changes := 0
 	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		switch changes++; changes {
-		case 1: // It has read the queue.
-			first = waiterOf()
-			go s.Acquire(t.Context(), driver.Request{Name: "other", Owner: "owner", TTL: time.Hour})
-			time.Sleep(50 * time.Millisecond)
-		case 2: // The other one holds up the place.
-			eventually(t, "place", func() bool { e := waiterOf(); return e != nil && e != first })
-			time.Sleep(10 * time.Millisecond)
-			go s.Break(t.Context(), "name", 0)
-			time.Sleep(50 * time.Millisecond)
+		err := send(ctx)
+		if changes++; changes == 2 { // It has its place, and does not know.
+			_, breakErr := other.Break(t.Context(), "name", 0)
+			must(t, breakErr)
 		}
-		return send(ctx)
+		return err
 	})
 	waitFor(t, s.Store, "name", "waiter")
 	if n := receive(t, notices); n.owner != "waiter" || n.token == 0 {
