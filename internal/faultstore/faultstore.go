@@ -57,6 +57,8 @@ func Hang(ctx context.Context, _ Op, _ func()) error {
 // A Store is a store with faults. Wrap returns one; the zero value is not usable.
 type Store struct {
 	driver.Store
+	Bend func(any) // may change each request, result and error, to which it gets a pointer
+
 	guarantees driver.Guarantees
 
 	mu     sync.Mutex
@@ -123,20 +125,32 @@ func (s *Store) count(op Op) Fault {
 
 // call makes a call with the fault that is set for it. When the fault calls apply, the store
 // carries the call out even if ctx has ended: it represents a request that was sent before.
-func call[T any](s *Store, ctx context.Context, op Op, send func(context.Context) (T, error)) (T, error) {
+func call[Request, Result any](
+	s *Store, ctx context.Context, op Op, req Request, method func(context.Context, Request) (Result, error),
+) (Result, error) {
+	send := method
+	if s.Bend != nil {
+		send = func(ctx context.Context, req Request) (Result, error) {
+			s.Bend(&req)
+			result, err := method(ctx, req)
+			s.Bend(&result)
+			s.Bend(&err)
+			return result, err
+		}
+	}
 	fault := s.count(op)
 	if fault == nil {
-		return send(ctx)
+		return send(ctx, req)
 	}
-	var reply atomic.Pointer[func() (T, error)] // not read once it is late
+	var reply atomic.Pointer[func() (Result, error)] // not read once it is late
 	err := fault(ctx, op, func() {
-		result, err := send(context.WithoutCancel(ctx))
-		reply.Store(new(func() (T, error) { return result, err }))
+		result, err := send(context.WithoutCancel(ctx), req)
+		reply.Store(new(func() (Result, error) { return result, err }))
 	})
 	if f := reply.Load(); err == nil && f != nil {
 		return (*f)()
 	}
-	return *new(T), err
+	return *new(Result), err
 }
 
 // Guarantees implements driver.Store.
@@ -147,17 +161,17 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if !s.guarantees.Queue && req.Floor == 0 { // a Floor with a Place is refused
 		req.Place = 0
 	}
-	return call(s, ctx, Acquire, func(ctx context.Context) (driver.Result, error) { return s.Store.Acquire(ctx, req) })
+	return call(s, ctx, Acquire, req, s.Store.Acquire)
 }
 
 // Renew implements driver.Store.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	return call(s, ctx, Renew, func(ctx context.Context) ([]driver.Entry, error) { return s.Store.Renew(ctx, reqs) })
+	return call(s, ctx, Renew, reqs, s.Store.Renew)
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	return call(s, ctx, Release, func(ctx context.Context) (bool, error) {
+	return call(s, ctx, Release, req, func(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 		found, err := s.Store.Release(ctx, req)
 		s.ended(req.Name, found)
 		return found, err
@@ -166,12 +180,12 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // Lookup implements driver.Store.
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return call(s, ctx, Lookup, func(ctx context.Context) ([]driver.Record, error) { return s.Store.Lookup(ctx, name) })
+	return call(s, ctx, Lookup, name, s.Store.Lookup)
 }
 
 // Break implements driver.Store.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return call(s, ctx, Break, func(ctx context.Context) ([]driver.Record, error) {
+	return call(s, ctx, Break, token, func(ctx context.Context, token int64) ([]driver.Record, error) {
 		records, err := s.Store.Break(ctx, name, token)
 		s.ended(name, len(records) > 0)
 		return records, err
