@@ -3,9 +3,10 @@ package holdfast
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -31,78 +32,63 @@ import (
 // [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
 // have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return (&acquireOp{c: c, name: name, options: c.withDefaults(o)}).do(ctx)
+	return (&lease{c: c, op: opAcquire, options: c.withDefaults(o)}).acquire(ctx, name)
 }
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
 // [ErrUnavailable]. The ctx ends it as it ends Acquire.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return (&acquireOp{c: c, name: name, options: c.withDefaults(o), try: true}).do(ctx)
+	return (&lease{c: c, op: opTry, options: c.withDefaults(o)}).acquire(ctx, name)
 }
 
-// An acquireOp is one call of Acquire, TryAcquire or Adopt. Client.mu guards the fields from queue
-// on.
-type acquireOp struct {
-	c       *Client
-	ctx     context.Context
-	name    string
-	options Options
-	try     bool          // a single attempt
-	ticket  *ticketFields // of an Adopt: its lease is that of the ticket, and there is no other
-	place   time.Duration // of its requests: 0 without a place
-	began   time.Duration
+// The operations that take a lock, as hooks and errors name them.
+const (
+	opAcquire = "acquire"
+	opTry     = "try"
+	opAdopt   = "adopt"
+)
 
-	queue     *nameQueue
-	lease     *lease        // of the present attempt; nil in the line
-	heldUntil time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
-	refusals  int           // how many attempts have found the lock held
-	pauses    int
-	answered  bool  // the store is known to be up, so that an outage is waited out
-	contended bool  // the hooks were notified that it waits
-	lock      *Lock // what the caller gets
-	failure   error // why it gets none
-	wake      chan struct{}
-}
-
-// do checks the arguments, runs the operation, and tells the hooks of its begin and of its end.
-func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
-	c, o := a.c, &a.options
-	op, start := "acquire", "acquire"
+// acquire takes the lease from the call to its grant, and tells the hooks of both. The Lock is of
+// another lease if it has joined that.
+func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
+	c, o, op, holder := l.c, &l.options, l.op, l.c.config.Holder
 	switch {
-	case a.ticket != nil:
-		op, start = "adopt", "adopt"
-	case a.try:
-		start, o.Wait = "try", 0
+	case l.ticket != nil:
+		holder = l.ticket.Holder
+	case op == opTry:
+		op, o.Wait = opAcquire, 0
 	case o.MaxAttempts == 0:
-		a.place = min(o.TTL, maxPlaceTTL)
+		l.place = min(o.TTL, maxPlaceTTL)
 		if can := &c.guarantees; can.Queue && can.Crash == driver.FateFreed && !can.InProcess {
-			a.place = min(o.TTL, maxFreedPlace)
+			l.place = min(o.TTL, maxFreedPlace)
 		}
 	}
-	err := c.begin(ctx, o, a.name)
-	if err != nil {
-		return nil, opError(op, a.name, err)
+	if err := c.begin(ctx, o, name); err != nil {
+		return nil, opError(op, name, err)
 	}
 	defer c.activeCalls.Done()
-	if a.ctx = ctx; c.config.Hooks.Start != nil {
-		a.ctx = c.config.Hooks.Start(ctx, Start{Op: start, Store: c.guarantees.Store, Name: a.name, Holder: c.config.Holder, TTL: o.TTL})
+	if l.ctx = ctx; c.config.Hooks.Start != nil {
+		l.ctx = c.config.Hooks.Start(ctx, Start{Op: l.op, Store: c.guarantees.Store, Name: name, Holder: c.config.Holder, TTL: o.TTL})
 	}
 	if o.Wait > 0 {
-		limited, cancel := context.WithTimeoutCause(a.ctx, o.Wait, errWaited(o.Wait))
+		limited, cancel := context.WithTimeoutCause(l.ctx, o.Wait, errWaited(o.Wait))
 		defer cancel()
-		a.ctx = limited
+		l.ctx = limited
 	}
-	a.began = c.clock.now()
-	if err = a.run(); err != nil {
-		err = opError(op, a.name, err)
+	l.name, l.index, l.began = c.config.Prefix+name, notScheduled, c.clock.now()
+	l.first = Lock{lease: l, holder: holder, lockContext: lockContext{c: c, valuesCtx: l.ctx}}
+	l.locks = append(l.ownLock[:0], &l.first)
+	err := l.run()
+	if err != nil {
+		err = opError(op, name, err)
 	}
 	if !c.watched {
-		return a.lock, err
+		return l.lock, err
 	}
-	e := Event{Kind: EventAcquired, Name: a.name, Took: c.clock.now() - a.began, Err: err}
-	if a.contended {
-		c.emit(a.ctx, Event{Kind: EventWaited, Name: a.name, Took: e.Took, Err: err})
+	e := Event{Kind: EventAcquired, Name: name, Took: c.clock.now() - l.began, Err: err}
+	if l.contended {
+		c.emit(l.ctx, Event{Kind: EventWaited, Name: name, Took: e.Took, Err: err})
 	}
 	switch {
 	case errors.Is(err, ErrHeld):
@@ -110,157 +96,148 @@ func (a *acquireOp) do(ctx context.Context) (*Lock, error) {
 	case err != nil:
 		e.Kind = EventFailed
 	default:
-		e.Token, e.TTL = a.lock.Token(), a.lock.lease.options.TTL
-		if a.lock != &a.lock.lease.first {
+		e.Token, e.TTL = l.lock.Token(), l.lock.lease.options.TTL
+		if l.lock != &l.first {
 			e.Kind = EventJoined
 		}
 	}
-	c.emit(a.ctx, e)
-	return a.lock, err
+	c.emit(l.ctx, e)
+	return l.lock, err
 }
 
-// run takes the operation through the queue of the name until it has a Lock or an error. It holds
-// c.mu, which ask and wait let go. Meanwhile a notice may make the lease a hold, and an operation
-// in the line may get a lease or a Lock from the one before it. Nothing else changes what run has
-// read.
-func (a *acquireOp) run() error {
-	c, o := a.c, &a.options
+// run takes the lease through the queue of the name until its caller has a Lock or an error. It
+// holds c.mu, which the requests and wait let go. Meanwhile a notice may grant the lease, and one
+// in the line may get its turn, an entry or a Lock from the one before it. Nothing else changes
+// what run has read.
+func (l *lease) run() error {
+	c, o := l.c, &l.options
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := a.enter(); err != nil {
+	if err := l.enter(); err != nil {
 		return err
 	}
-	now := a.began
-	for a.lock == nil {
-		l := a.lease
+	q, now := l.queue, l.began
+	for l.lock == nil {
+		deadline := time.Duration(l.deadline.Load())
 		switch {
-		case a.ctx.Err() != nil || a.failure != nil || c.closed:
-			return a.giveUp()
-		case l == nil: // in the line
-			now = a.wait(0)
-		case l.state == held && now >= time.Duration(l.deadline.Load()):
-			a.restart(now, false)
-		case l.state == held && (l.confirmed || !o.NoRenew && !o.Detached):
-			a.take(l, now)
-		case o.Reentrant && l.state == unsent && a.join(): // a hold that this Client has got since
-			l.abandon()
+		case l.ctx.Err() != nil || l.failure != nil || c.closed:
+			return l.giveUp()
+		case l.state == inLine:
+			now = l.wait(0)
+		case l.state == granted && now >= deadline:
+			l.restart(now, false)
+		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached):
+			l.state, l.lock, l.tokens.own = held, &l.first, l.tokens.first
+			if !l.confirmed { // It has the time of its place.
+				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
+			}
+			l.lookAt(now, l.due)
+			if q.head == nil && o.limit() == 0 { // It has held without a place.
+				q.head = l
+			}
+			if q.head == l {
+				q.turnEnd = l.since + c.config.LocalTurn
+			}
+			if o.Reentrant {
+				for _, other := range slices.Clone(q.line) {
+					if other.options.Reentrant && other.join() {
+						other.signal()
+					}
+				}
+			}
+		case o.Reentrant && l.state == unsent && l.join(): // a hold that this Client has got since
 		case l.due > now:
-			now = a.wait(l.due - now)
-		default:
-			now = a.ask(l, now)
+			now = l.wait(l.due - now)
+		case l.state == unsent:
+			now = l.ask(now)
+		default: // What has become of it?
+			l.inFlight++
+			c.mu.Unlock()
+			_ = c.renewLeases(l.ctx, 0, []*lease{l}) // answer has the outcome
+			c.mu.Lock()
+			now = c.clock.now()
 		}
 	}
 	return nil
 }
 
-// ask makes the next request for the lease of the attempt, at the moment sent: an Acquire, and then
-// a Renew each time, which shows what has become of it. A request is for the place until the lease
-// is held, and for the TTL from then on.
-func (a *acquireOp) ask(l *lease, sent time.Duration) (now time.Duration) {
-	c, o, before := a.c, &a.options, l.state
-	asked, timeout := o.TTL, min(c.config.RequestTimeout, o.TTL)
-	if before != held && a.place > 0 {
-		asked = a.place
+// ask makes the request for the entry of a new owner, at the moment sent.
+func (l *lease) ask(sent time.Duration) (now time.Duration) {
+	c, o, q := l.c, &l.options, l.queue
+	r := renewal{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}
+	l.owner, l.state, l.look, l.confirmed = rand.Text(), requesting, noLook, false
+	l.tokens, l.longest = tokenBlock{count: 1}, o.TTL
+	if q.head == l && len(q.line) > 0 && c.config.LocalTurn > 0 && c.guarantees.Queue && o.passableTo(&q.line[0].options) {
+		l.tokens.count = max(min(c.guarantees.Tokens, driver.MaxTokens), 1)
 	}
-	var entry driver.Entry
-	var err error
-	l.look = noLook
-	if before == unsent {
-		if l.tokens.count = 1; len(a.queue.line) > 0 {
-			l.tokens.count = a.tokensForLine()
-		}
-		req := driver.Request{
-			Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: a.place, Limit: o.limit(),
-			Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
-		}
-		l.state = requesting
-		l.deadline.Store(int64(sent + driver.Validity(a.place))) // A notice may come before the answer.
-		c.mu.Unlock()
-		var res driver.Result
-		res, err = request(c, a.ctx, "acquire", timeout, func(ctx context.Context) (driver.Result, error) {
-			return c.store.Acquire(ctx, req)
-		})
-		c.mu.Lock()
-		switch entry.Token = res.Token; {
-		case err != nil:
-		case res.Granted:
-			entry.State, asked = driver.Held, o.TTL
-		default:
-			a.noteHolder(res.Held)
-			if entry.State = driver.Lost; res.Waiting {
-				entry.State = driver.Waiting
-			}
-		}
-	} else {
-		bound := asked / 4 // There is time for other attempts if this one fails.
-		if before == held {
-			bound = (time.Duration(l.deadline.Load()) - sent) / 2
-		}
-		reqs := []driver.RenewRequest{{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}}
-		c.mu.Unlock()
-		var entries []driver.Entry
-		entries, err = request(c, a.ctx, "renew", min(timeout, max(bound, soon)), func(ctx context.Context) ([]driver.Entry, error) {
-			return c.store.Renew(ctx, reqs)
-		})
-		c.mu.Lock()
-		if len(entries) > 0 {
-			entry = entries[0]
-		}
+	l.deadline.Store(int64(sent + driver.Validity(r.asked))) // A notice may come before the answer.
+	req := driver.Request{
+		Name: l.name, Owner: l.owner, Holder: c.config.Holder, TTL: o.TTL, Place: l.place, Limit: o.limit(),
+		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
 	}
+	c.mu.Unlock()
+	res, err := request(c, l.ctx, "acquire", min(c.config.RequestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
+		return c.store.Acquire(ctx, req)
+	})
+	c.mu.Lock()
 	now = c.clock.now()
-	a.answer(l, before, sent, now, asked, entry, err)
+	entry := driver.Entry{Token: res.Token}
+	switch {
+	case err != nil:
+	case !res.Granted:
+		l.noteHolder(now, res.Held)
+		entry.State = driver.Waiting
+		if !res.Waiting {
+			l.refuse(now)
+			return now
+		}
+	case now >= sent+driver.Validity(o.TTL):
+		r.sent, err = now, errAnsweredLate // No outage is older than an answer.
+	default:
+		entry.State, r.asked = driver.Held, o.TTL
+	}
+	l.answer(&r, now, entry, err)
+	if driver.IsNotApplied(err) {
+		l.restart(l.due, true)
+	}
 	return now
 }
 
-// answer records the answer to a request for the time asked, which was sent when the lease was in
-// the state before, and sets when to ask again. A notice may have made it a hold meanwhile. The
-// caller holds c.mu.
-func (a *acquireOp) answer(
-	l *lease, before leaseState, sent, now, asked time.Duration, entry driver.Entry, err error,
-) {
-	first := before == unsent
+// refuse records that the name is held and the store gives no place. The caller holds c.mu.
+func (l *lease) refuse(now time.Duration) {
+	pause := l.c.config.Backoff.nthDelay(l.pauses)
+	if l.pauses++; l.heldUntil > now {
+		pause = min(pause, l.heldUntil-now)
+	}
+	if l.look == noticed {
+		pause = 0
+	}
+	l.restart(now+pause, true)
+	if l.refusals++; l.op == opTry || l.refusals == l.options.MaxAttempts {
+		l.failure = l.queue.known
+	}
+}
+
+// answer records the answer to a request for a lease that no caller has yet, and sets when to ask
+// again. A notice may have granted it meanwhile. The caller holds c.mu.
+func (l *lease) answer(r *renewal, now time.Duration, entry driver.Entry, err error) {
 	switch {
 	case entry.State == driver.Unknown:
-		l.due = now + a.noteFailure(now, sent, cmp.Or(err, errNotAnswered))
-		if first && driver.IsNotApplied(err) {
-			a.restart(l.due, true)
-			return
-		}
-		if first && (l.state == held || l.look == noticed) {
-			l.due = now
-		}
-		l.look = failed
-	case first && entry.State == driver.Lost: // It is held, and gives no place.
-		pause := a.c.config.Backoff.nthDelay(a.pauses)
-		if a.pauses++; a.heldUntil > now {
-			pause = min(pause, a.heldUntil-now)
-		}
-		if l.look == noticed {
-			pause = 0
-		}
-		a.restart(now+pause, true)
-		if a.refusals++; a.try || a.refusals == a.options.MaxAttempts {
-			a.failure = a.queue.known
-		}
-	case entry.State == driver.Lost, entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first,
-		entry.State == driver.Waiting && (before == held || a.ticket != nil): // The store has forgotten the grant.
+		l.due = now + l.noteFailure(now, r.sent, err)
+	case !r.noteEntry(entry):
 		// It proves nothing about an outage, in which requests for an entry may get lost.
-		a.restart(now, l.state == waiting && entry.State == driver.Lost)
+		l.restart(now, l.state == waiting && entry.State == driver.Lost)
 	default:
-		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-		l.noteAnswer(sent, asked, entry)
+		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
 		switch {
-		case entry.State == driver.Held && l.state < held:
-			l.state, l.since = held, now
-			if first && now >= time.Duration(l.deadline.Load()) {
-				a.noteFailure(now, now, errAnsweredLate)
-			}
-		case l.state < held:
-			if l.state = waiting; a.heldUntil > now {
-				l.due = min(l.due, a.heldUntil)
+		case entry.State == driver.Held && l.state < granted:
+			l.state, l.since = granted, now
+		case l.state < granted:
+			if l.state = waiting; l.heldUntil > now {
+				l.due = min(l.due, l.heldUntil)
 			}
 		}
-		if l.look == noticed || l.state == held && !l.confirmed {
+		if l.look == noticed || l.state == granted && !l.confirmed {
 			l.due = now
 		}
 	}
@@ -268,22 +245,22 @@ func (a *acquireOp) answer(
 
 // wait returns when another goroutine has woken the operation, when its time or the Client has
 // ended, or after pause unless that is 0. Before it waits for a holder, it tells the hooks.
-func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
-	c := a.c
-	if !a.contended && !a.try && a.ticket == nil {
-		if by, isHeld := a.lastKnown().(*HeldError); isHeld || a.lease == nil {
-			a.contended = true
+func (l *lease) wait(pause time.Duration) (now time.Duration) {
+	c := l.c
+	if !l.contended && l.op == opAcquire {
+		if by, isHeld := l.lastKnown().(*HeldError); isHeld || l.state == inLine {
+			l.contended = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
-				by = &HeldError{Record: Record{Name: a.name, Holder: c.config.Holder}}
+				by = &HeldError{Record: Record{Name: c.stripPrefix(l.name), Holder: c.config.Holder}}
 			}
-			c.emit(a.ctx, Event{Kind: EventWaiting, Name: a.name, By: &by.Record})
+			c.emit(l.ctx, Event{Kind: EventWaiting, Name: by.Record.Name, By: &by.Record})
 			c.mu.Lock()
 			return c.clock.now()
 		}
 	}
-	if a.wake == nil {
-		a.wake = make(chan struct{}, 1)
+	if l.wake == nil {
+		l.wake = make(chan struct{}, 1)
 	}
 	c.mu.Unlock()
 	var over <-chan time.Time
@@ -291,100 +268,65 @@ func (a *acquireOp) wait(pause time.Duration) (now time.Duration) {
 		over = time.After(pause)
 	}
 	select {
-	case <-a.wake:
+	case <-l.wake:
 	case <-over:
-	case <-a.ctx.Done():
+	case <-l.ctx.Done():
 	case <-c.closing:
 	}
 	c.mu.Lock()
 	return c.clock.now()
 }
 
-// take makes the held lease that of the caller, and has the scheduler renew it. One that was
-// granted by a notice has the time of its place, and is renewed soon. The caller of take holds
-// c.mu.
-func (a *acquireOp) take(l *lease, now time.Duration) {
-	l.op, l.tokens.own, a.lock = nil, l.tokens.first, &l.first
-	if !l.confirmed {
-		left := time.Duration(l.deadline.Load()) - now
-		l.due = min(l.due, now+min(max(a.c.config.LocalTurn, shortHold), left/3))
-	}
-	l.lookAt(now, l.due)
-	q := a.queue
-	if q.head == nil && a.options.limit() == 0 { // It has held without a place.
-		q.head = l
-	}
-	if q.head == l {
-		q.turnEnd = l.since + a.c.config.LocalTurn
-	}
-	if a.options.Reentrant {
-		for _, other := range slices.Clone(q.line) {
-			if other.options.Reentrant && other.join() {
-				other.signal()
-			}
-		}
-	}
-}
-
-// restart replaces the lease of the attempt by one of a new owner, which is sent at due. The old
-// lease is released, unless it is absent: the store has no entry of it. A ticket has no other
-// owner. The caller holds c.mu.
-func (a *acquireOp) restart(due time.Duration, absent bool) {
-	if a.ticket != nil {
-		a.failure = errTicketExpired
+// restart has the lease ask anew at due, as another owner. The old one is released, unless it is
+// absent: the store has no entry of it. A ticket has no other owner. The caller holds c.mu.
+func (l *lease) restart(due time.Duration, absent bool) {
+	if l.ticket != nil {
+		l.failure = errTicketExpired
 		return
 	}
-	old := a.lease
-	if absent && old.state < held {
-		old.state = unsent
+	if !absent || l.state == granted {
+		l.releaseInBackground(l.state == requesting)
 	}
-	a.queue.replace(old, a.c.newLease(a, old.name))
-	a.lease.due = due
-	old.abandon()
+	l.state, l.due = unsent, due
 }
 
-// giveUp ends the operation and returns the error for its caller. If the store may have an entry of
-// its lease, that is released in the background. The hold of a ticket goes on. The caller holds
-// c.mu.
-func (a *acquireOp) giveUp() error {
-	c, err := a.c, a.failure
-	switch cut := a.ctx.Err(); {
+// giveUp ends an acquisition and returns the error for its caller. If the store may have an entry,
+// that is released in the background. The hold of a ticket goes on. The caller holds c.mu.
+func (l *lease) giveUp() error {
+	c, err := l.c, l.failure
+	switch cut := l.ctx.Err(); {
 	case cut != nil:
 		if err == nil {
-			err = a.lastKnown()
+			err = l.lastKnown()
 		}
-		err = &waitError{waited: c.clock.now() - a.began, ctxErr: cut, cause: context.Cause(a.ctx), lastErr: err}
+		err = &waitError{waited: c.clock.now() - l.began, ctxErr: cut, cause: context.Cause(l.ctx), lastErr: err}
 	case err == nil:
 		err = ErrClosed
 	}
-	if a.lease == nil {
-		a.leaveLine()
-		return err
+	if l.ticket == nil && l.state > unsent {
+		l.releaseInBackground(l.state == requesting)
 	}
-	if a.ticket != nil {
-		a.lease.state = unsent // by this operation
-	}
-	a.lease.abandon()
+	l.finish(nil)
 	return err
 }
 
 // signal wakes the operation. The caller holds c.mu.
-func (a *acquireOp) signal() {
+func (l *lease) signal() {
 	select {
-	case a.wake <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
 // lastKnown returns what was last known of the name: a HeldError, or why that is not known. That it
 // is held is believed for a TTL after the answer that has shown it. The caller holds c.mu.
-func (a *acquireOp) lastKnown() error {
-	q, now := a.queue, a.c.clock.now()
+func (l *lease) lastKnown() error {
+	q, now := l.queue, l.c.clock.now()
 	_, isHeld := q.known.(*HeldError)
 	switch head := q.head; {
-	case head != nil && head.op == nil && a.options.limit() == 0 && now < time.Duration(head.deadline.Load()):
+	case head != nil && head.state >= held && l.options.limit() == 0 && now < time.Duration(head.deadline.Load()):
 		return &HeldError{Record: head.record(), Self: true}
-	case q.known != nil && (!isHeld || now < q.answeredAt+a.options.TTL):
+	case q.known != nil && (!isHeld || now < q.answeredAt+l.options.TTL):
 		return q.known
 	}
 	return errNotAnswered
@@ -392,22 +334,18 @@ func (a *acquireOp) lastKnown() error {
 
 // noteHolder records that the store has answered with the hold in the way, and when that may end.
 // The caller holds c.mu.
-func (a *acquireOp) noteHolder(rec driver.Record) {
-	now := a.c.clock.now()
-	a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-	self := false
-	for _, l := range a.queue.leases {
-		self = self || (l.state == held || l.state == ending) && l.tokens.has(rec.Token)
-	}
-	rec.Name, a.heldUntil = a.name, 0
+func (l *lease) noteHolder(now time.Duration, rec driver.Record) {
+	l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
+	self := slices.ContainsFunc(l.queue.leases, func(l *lease) bool { return l.state >= granted && l.tokens.has(rec.Token) })
+	rec.Name, l.heldUntil = l.c.stripPrefix(l.name), 0
 	if rec.Remaining > 0 {
-		a.heldUntil = now + rec.Remaining + time.Millisecond + jitter(4*time.Millisecond)
+		l.heldUntil = now + rec.Remaining + time.Millisecond + jitter(4*time.Millisecond)
 	}
-	a.queue.known = &HeldError{Record: rec, Self: self}
+	l.queue.known = &HeldError{Record: rec, Self: self}
 }
 
-// soon bounds the pause after a failed request of a single attempt or of a place, and is the least
-// timeout of a renewal.
+// soon bounds the pause after a failed request, with a third of the TTL: it must not cost a place.
+// It is the least timeout of a renewal.
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until
@@ -422,26 +360,22 @@ const soon = 250 * time.Millisecond
 // contenders. The time of the outage counts from then on, and only a deadline of ctx bounds it. A
 // single attempt tries again soon for a request timeout at most. The head notes an outage for those
 // in line, too. The caller holds c.mu.
-func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duration {
-	c, q := a.c, a.queue
-	if a.ctx.Err() != nil {
+func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
+	c, q, try := l.c, l.queue, l.op == opTry
+	if l.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, first := c.config.Backoff.nthDelay(a.pauses), q.failing == 0
-	if a.pauses++; a.try {
-		pause = min(pause, soon)
-	} else if a.place > 0 { // It must not cost the place.
-		pause = min(pause, soon, a.place/3)
-	}
+	pause, first := min(c.config.Backoff.nthDelay(l.pauses), soon, l.options.TTL/3), q.failing == 0
+	l.pauses++
 	if first {
 		q.failing = sent
 	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) &&
-		(!a.try || 0 < later.After && later.After <= soon && now-a.began < c.config.RequestTimeout)
+		(!try || 0 < later.After && later.After <= soon && now-l.began < c.config.RequestTimeout)
 	if announced {
-		if first || !a.answered {
-			a.answered, q.failing = true, max(q.failing, now+later.After)
+		if first || !l.answered {
+			l.answered, q.failing = true, max(q.failing, now+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
@@ -451,26 +385,26 @@ func (a *acquireOp) noteFailure(now, sent time.Duration, err error) time.Duratio
 	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
 		q.known = unavailable
 	}
-	callers := []*acquireOp{a}
-	if q.head == a.lease {
+	callers := []*lease{l}
+	if q.head == l {
 		callers = append(callers, q.line...)
 	}
-	for _, b := range callers {
-		_, bounded := b.ctx.Deadline()
-		if now-max(q.failing, b.began) >= c.config.MaxOutage && !(announced && bounded) {
-			b.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
-			b.signal()
+	for _, other := range callers {
+		_, bounded := other.ctx.Deadline()
+		if now-max(q.failing, other.began) >= c.config.MaxOutage && !(announced && bounded) {
+			other.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
+			other.signal()
 		}
 	}
 	// After its deadline, NotApplied means that the request was never sent: that is no refusal.
 	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case driver.Permanent(err), a.try && !announced && (refused || a.pauses > 1),
-		refused && a.pauses == 1 && !a.answered && q.answeredAt == 0:
-		a.failure = unavailable
-	case a.failure == nil && first && (!announced || later.After == 0 || later.After > soon):
+	case driver.Permanent(err), try && !announced && (refused || l.pauses > 1),
+		refused && l.pauses == 1 && !l.answered && q.answeredAt == 0:
+		l.failure = unavailable
+	case l.failure == nil && first && (!announced || later.After == 0 || later.After > soon):
 		// A log handler may be slow, or call the Client.
-		c.activeCalls.Go(func() { c.logWarning(a.ctx, "store unavailable, trying again", a.name, err) })
+		c.activeCalls.Go(func() { c.logWarning(l.ctx, "store unavailable, trying again", c.stripPrefix(l.name), err) })
 	}
 	return pause
 }
@@ -555,5 +489,5 @@ func (b Backoff) nthDelay(n int) time.Duration {
 
 // jitter returns a random duration in the upper half of d.
 func jitter(d time.Duration) time.Duration {
-	return d - rand.N(d/2+1)
+	return d - mathrand.N(d/2+1)
 }

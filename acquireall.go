@@ -28,7 +28,7 @@ import (
 // Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
 // is held.
 func (c *Client) AcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
-	return c.acquireAll(ctx, names, o, false)
+	return c.acquireAll(ctx, names, o, opAcquire)
 }
 
 // TryAcquireAll makes one attempt at all names and does not wait. If one of them is held, by
@@ -36,10 +36,10 @@ func (c *Client) AcquireAll(ctx context.Context, names []string, o *Options) (*L
 // was acquired, a [LostError]. None is held by this call then. The ctx ends it as it ends
 // [Client.AcquireAll].
 func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) (*LockSet, error) {
-	return c.acquireAll(ctx, names, o, true)
+	return c.acquireAll(ctx, names, o, opTry)
 }
 
-func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try bool) (*LockSet, error) {
+func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op string) (*LockSet, error) {
 	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
@@ -58,7 +58,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 	}
 	defer c.activeCalls.Done()
 	limited := ctx
-	if options.Wait > 0 && !try {
+	if options.Wait > 0 && op != opTry {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, errWaited(options.Wait))
 		defer cancel()
@@ -67,9 +67,8 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 	for {
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {
-			a := &acquireOp{c: c, name: names[i], options: options, try: try, answered: i > 0}
 			var lock *Lock
-			if lock, err = a.do(limited); err == nil {
+			if lock, err = (&lease{c: c, op: op, options: options, answered: i > 0}).acquire(limited, names[i]); err == nil {
 				locks = append(locks, lock)
 			}
 		}
@@ -92,7 +91,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, try
 		case <-released:
 		case <-ctx.Done():
 		}
-		if try || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+		if op == opTry || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			return nil, err
 		}
 		err = nil

@@ -114,31 +114,29 @@ func (c *Client) ReleaseAll() error {
 }
 
 // releaseLeases ends the contexts of all locks with the reason end, and releases them. A lease with
-// work under Do lasts until the Do releases it, or until the deadline that it has now, which
-// nothing moves any more. releaseLeases waits for these, and for leases that another call is
-// releasing.
+// work under Do lasts until the Do releases it, or until its deadline: it is not renewed any more.
+// releaseLeases waits for these, and for leases that another call is releasing.
 func (c *Client) releaseLeases(end *error) error {
 	var idle, others []*lease
 	c.mu.Lock()
 	now := c.clock.now()
 	for l := range c.leases {
-		works := slices.ContainsFunc(l.locks, func(lock *Lock) bool { return lock.working })
-		switch {
-		case l.op != nil: // No caller has it.
+		switch works := slices.ContainsFunc(l.locks, func(lock *Lock) bool { return lock.working }); {
+		case l.state < held: // No caller has it.
+			continue
 		case works && l.isHeld():
 			l.locks = slices.DeleteFunc(l.locks, func(lock *Lock) bool {
 				lock.endContext(end)
 				return !lock.working
 			})
-			l.options.MaxHold = time.Duration(l.deadline.Load()) - l.since
+			l.options.NoRenew = true
 			l.lookAt(now, l.due)
-			others = append(others, l)
 		case l.isHeld():
 			l.end(end)
 			idle = append(idle, l)
-		default:
-			others = append(others, l)
+			continue
 		}
+		others = append(others, l)
 	}
 	c.mu.Unlock()
 	errs := make([]error, len(idle))
@@ -147,7 +145,6 @@ func (c *Client) releaseLeases(end *error) error {
 		errs[i] = idle[i].release(0, false)
 	})
 	for _, l := range others {
-		l.checkDeadline()
 		errs = append(errs, l.awaitFinish())
 	}
 	return errors.Join(errs...)
@@ -163,7 +160,7 @@ func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
 	for l := range c.leases {
-		if l.op == nil && l.isHeld() && l.locks[0].contextErr() == nil {
+		if l.isHeld() && l.locks[0].contextErr() == nil {
 			locks = append(locks, l.locks[0])
 		}
 	}

@@ -22,14 +22,14 @@ import (
 //
 // Inside of work, [FromContext] returns the Lock, for its token.
 func (c *Client) Do(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
-	return c.do(ctx, name, o, false, work)
+	return c.do(ctx, name, o, opAcquire, work)
 }
 
-func (c *Client) do(ctx context.Context, name string, o *Options, try bool, work func(context.Context) error) error {
+func (c *Client) do(ctx context.Context, name string, o *Options, op string, work func(context.Context) error) error {
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	lock, err := (&acquireOp{c: c, name: name, options: c.withDefaults(o), try: try}).do(ctx)
+	lock, err := (&lease{c: c, op: op, options: c.withDefaults(o)}).acquire(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -162,5 +162,5 @@ func DoValue[T any](ctx context.Context, c *Client, name string, o *Options, wor
 // TryDo is [Client.Do] with one attempt at the lock, as [Client.TryAcquire] makes it: work runs now
 // or not at all. If the lock is held, the error is a [HeldError], and work was not run.
 func (c *Client) TryDo(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
-	return c.do(ctx, name, o, true, work)
+	return c.do(ctx, name, o, opTry, work)
 }

@@ -180,11 +180,5 @@ func (c *Client) logEvent(ctx context.Context, e *Event) {
 // emit completes an event of the lease and emits it.
 func (l *lease) emit(e Event) {
 	e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
-	l.c.emit(l.first.valuesCtx, e)
-}
-
-// emitEnd emits the end of a hold that a caller has got.
-func (l *lease) emitEnd(e Event) {
-	e.Held = l.c.clock.now() - l.since
-	l.emit(e)
+	l.c.emit(l.ctx, e)
 }

@@ -2,9 +2,10 @@ package holdfast
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
-	"crypto/rand"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,14 +25,17 @@ const (
 // have ended before.
 const shortHold = 100 * time.Millisecond
 
-// A leaseState is what a Client has of one owner. Every lease ends by end and then finish.
+// A leaseState is how far an acquisition has come. Every lease ends by finish, and one that a
+// caller has by end before.
 type leaseState uint8
 
 const (
-	unsent     leaseState = iota // the store has nothing of it
+	inLine     leaseState = iota // it waits behind another of its Client
+	unsent                       // the store has nothing of it
 	requesting                   // the request for the entry has no answer yet
 	waiting                      // the store has a place for it
-	held                         // the Client relies on it until the deadline
+	granted                      // the store has told that it holds; its caller does not have it yet
+	held                         // its caller relies on it until the deadline
 	ending                       // it has ended here; its work, or its release, is under way
 	ended                        // its result is known; its release may go on in the background
 )
@@ -45,63 +49,54 @@ const (
 	failed             // the last request has failed
 )
 
-// A lease is what one owner has in the store: a place or a hold. Client.mu guards the fields,
-// except for those that do not change after newLease and the atomic ones.
+// A lease is one acquisition, from the call to the end of its release. Until it holds, its caller's
+// goroutine serves it, and then the scheduler. Client.mu guards the fields from queue on, of the
+// deadline only the changes.
 type lease struct {
 	c       *Client
-	name    string // in the store
-	owner   string // the secret
+	op      string        // opAcquire, opTry or opAdopt
+	ticket  *ticketFields // of an Adopt: its owner is that of the ticket, and there is no other
 	options Options
-	op      *acquireOp // that waits for it; nil once it has the lock
+	ctx     context.Context // of the call
+	name    string          // in the store
+	place   time.Duration   // of its requests: 0 without a place
+	began   time.Duration
 
-	state     leaseState
-	result    error // of its release, once it has ended
+	queue  *nameQueue
+	state  leaseState
+	result error         // of its release, once it has ended
+	since  time.Duration // when it was granted, or passed on to its caller
+	due    time.Duration // when its caller asks for it, or the scheduler serves it
+	index  int           // in the schedule, or notScheduled
+	first  Lock          // its own
+	locks  []*Lock       // first and those of reentrant acquisitions: those not released, and the last
+
+	// What the store has.
+	owner     string // the secret
 	tokens    tokenBlock
 	deadline  atomic.Int64  // until when the Client may rely on it, a reading of the clock
 	longest   time.Duration // for which it was requested: the store may have it as long at most
-	since     time.Duration // when it became a hold of its holder
 	confirmed bool          // an answer has confirmed the hold for its whole TTL
+	look      lookReason
+	inFlight  int // how many requests may prolong it
 
-	due   time.Duration // when its operation asks for it, or the scheduler serves the hold
-	index int           // in the schedule, or notScheduled
-	look  lookReason
+	// Of the call, until it has the Lock.
+	lock      *Lock         // what the caller gets
+	failure   error         // why it gets none
+	heldUntil time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
+	refusals  int           // how many attempts have found the lock held
+	pauses    int
+	answered  bool // the store is known to be up, so that an outage is waited out
+	contended bool // the hooks were notified that it waits
+	wake      chan struct{}
 
-	inFlight int // how many requests may prolong the hold
-
-	first Lock    // that of the acquisition which made the lease
-	locks []*Lock // first and those of reentrant acquisitions: those not released, and the last
+	ownLock [1]*Lock // the memory of locks
 }
 
 // A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
 type tokenBlock struct {
 	first, own int64
 	count      int // asked for
-}
-
-// newLease returns the lease of a new owner for an attempt of an operation, which sends the request
-// at once. The context of its Lock has the values of that of the operation.
-func (c *Client) newLease(a *acquireOp, full string) *lease {
-	both := &struct { // one allocation
-		lease
-		locks [1]*Lock
-	}{lease: lease{c: c, name: full, owner: rand.Text(), options: a.options, op: a, longest: a.options.TTL, index: notScheduled}}
-	l := &both.lease
-	l.first.lease, l.first.holder, l.first.c, l.first.valuesCtx = l, c.config.Holder, c, a.ctx
-	l.locks = append(both.locks[:0], &l.first)
-	a.lease = l
-	return l
-}
-
-// noteAnswer records the answer to a request that was sent at sent for the time d: the store has
-// the entry. It counts d from a later moment than sent, and never shortens it. The caller holds
-// c.mu.
-func (l *lease) noteAnswer(sent, d time.Duration, entry driver.Entry) {
-	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-	l.deadline.Store(max(l.deadline.Load(), int64(sent+driver.Validity(d))))
-	l.confirmed = l.confirmed || entry.State == driver.Held && d >= l.options.TTL
-	if d >= l.options.TTL || !l.confirmed { // A short Extend leaves the renewals as they are.
-		l.due = sent + min(d, l.options.TTL)/3
-	}
 }
 
 // checkDeadline ends a hold whose time is over. It does not depend on the scheduler.
@@ -129,16 +124,14 @@ func (l *lease) lose(reason error) {
 		c.logWarning(context.Background(), "released, though work under the lock has not returned", c.stripPrefix(l.name), nil)
 		return
 	}
-	l.finish(lost)
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
-	c.mu.Unlock()
-	l.emitEnd(Event{Kind: EventLost, Err: lost})
+	l.conclude(lost, Event{Kind: EventLost, Err: lost})
 }
 
-// end ends a lease on this side. Later answers and notices of the store for it are dropped, and the
-// contexts of its Locks end. Only the first call has an effect and returns true. The caller holds
-// c.mu, and sees to its finish.
+// end ends a lease that a caller has on this side. Later answers and notices of the store for it
+// are dropped, and the contexts of its Locks end. Only the first call has an effect and returns
+// true. The caller holds c.mu, and sees to its finish.
 func (l *lease) end(reason *error) bool {
 	if l.state >= ending {
 		return false
@@ -147,32 +140,51 @@ func (l *lease) end(reason *error) bool {
 	for _, lock := range l.locks {
 		lock.endContext(reason)
 	}
-	l.c.schedule.remove(l)
+	heap.Remove(&l.c.schedule, l.index)
 	return true
 }
 
 // finish gives a lease that has ended its result, takes it from the Client, and makes the first of
 // the line the head in its place. The caller holds c.mu.
 func (l *lease) finish(result error) {
-	c, q := l.c, l.c.queues[l.name]
+	c, q, i := l.c, l.queue, slices.Index(l.queue.leases, l)
 	l.state, l.result = ended, result
 	c.changed.Broadcast()
 	switch {
-	case q == nil:
-		return
+	case i < 0:
+		q.line = slices.DeleteFunc(q.line, func(other *lease) bool { return other == l })
 	case q.head == l && len(q.line) > 0:
-		if l.op == nil {
-			q.known = &HeldError{Record: l.record(), Self: true}
-			q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
+		next := q.line[0]
+		q.line[0], q.line = nil, q.line[1:]
+		if next.state == inLine { // It was not passed on.
+			if next.state = unsent; l.lock != nil {
+				q.known = &HeldError{Record: l.record(), Self: true}
+				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
+			}
 		}
-		q.replace(l, c.newLease(q.popLine(), l.name))
+		q.leases[i], q.head = next, next
+		next.signal()
 	default:
-		q.replace(l, nil)
+		q.leases = slices.Delete(q.leases, i, i+1)
+		if q.head == l {
+			q.head = nil
+		}
 	}
 	if len(q.leases) == 0 {
 		delete(c.queues, l.name)
 		*q = nameQueue{line: q.line[:0], leases: q.leases[:0]}
 		c.spareQueue = q
+	}
+}
+
+// conclude finishes a lease that a caller has had, unlocks c.mu, and emits the end of the hold. The
+// caller is a call that Close waits for.
+func (l *lease) conclude(result error, e Event) {
+	l.finish(result)
+	l.c.mu.Unlock()
+	if l.c.watched {
+		e.Held = l.c.clock.now() - l.since
+		l.emit(e)
 	}
 }
 
@@ -187,79 +199,79 @@ func (l *lease) awaitFinish() error {
 	return l.result
 }
 
-// abandon ends and finishes a lease that no caller gets. If the store may have it, it is released
-// in the background. The caller holds c.mu.
-func (l *lease) abandon() {
-	state := l.state
-	if l.end(&ErrReleased); state != unsent {
-		l.releaseInBackground(state == requesting)
-	}
-	l.finish(nil)
-}
-
 // release releases a hold that its holder has ended, finishes it, and reports that. With keepUntil,
 // a reading of the clock, the name stays taken until then. With pass the next caller of this Client
 // may get it. The caller holds c.mu, which release unlocks.
+//
+// A lease is passed on under its next token, without a request, during the local turn: that begins
+// with the grant of the store, and lasts Config.LocalTurn. After it the lock is released to the
+// store, where all Clients compete. It must surely be held: no renewal is due, in flight, or has
+// failed, no notice has come, and the lease does not outlast its TTL.
 func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
-	c := l.c
-	var began time.Duration
-	if c.watched {
-		began = c.clock.now()
+	c, q := l.c, l.queue
+	var now time.Duration
+	if c.watched || len(q.line) > 0 {
+		now = c.clock.now()
 	}
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
-	if !pass || keepUntil != 0 || !l.passOn() {
-		result = l.sendReleases(keepUntil, false, false)
-		if result != nil && !errors.Is(result, ErrLost) {
+	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due) &&
+		l.inFlight == 0 && l.look == noLook && l.longest <= l.options.TTL && l.tokens.has(l.tokens.own+1) &&
+		l.options.passableTo(&q.line[0].options) {
+		next := q.line[0]
+		next.owner, next.tokens, next.confirmed, next.longest = l.owner, l.tokens, l.confirmed, l.longest
+		next.state, next.since, next.lock = held, now, &next.first
+		next.tokens.own++
+		next.deadline.Store(l.deadline.Load())
+		next.lookAt(now, l.due)
+	} else {
+		for l.inFlight > 0 { // Nothing is written after the release.
+			c.changed.Wait()
+		}
+		c.mu.Unlock()
+		result = l.sendReleases(l.owner, keepUntil, min(l.longest+c.guarantees.Grain, c.config.RequestTimeout), nil, false)
+		c.mu.Lock()
+		switch {
+		case result == ErrTaken:
+			result = &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
+		case result != nil:
+			if errors.Is(result, ErrUnavailable) && !c.closed {
+				l.releaseInBackground(false)
+			}
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
 	}
-	l.finish(result)
-	c.mu.Unlock()
-	if !c.watched {
-		return result
-	}
-	event := Event{Kind: EventReleased, Took: c.clock.now() - began, Err: result}
+	event := Event{Kind: EventReleased, Err: result}
 	switch {
 	case errors.Is(result, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
-		event.Kind, event.Left = EventKept, keepUntil-began
+		event.Kind, event.Left = EventKept, keepUntil-now
 	}
-	l.emitEnd(event)
+	if c.watched {
+		event.Took = c.clock.now() - now
+	}
+	l.conclude(result, event)
 	return result
 }
 
-// releaseInBackground releases what the store may have of a lease that has ended. The caller holds
+// releaseInBackground releases what the store may have of the owner of a lease. The caller holds
 // c.mu, and is a call that Close waits for, unless the Client is not closed.
 func (l *lease) releaseInBackground(unanswered bool) {
-	l.c.activeCalls.Go(func() {
-		l.c.mu.Lock()
-		defer l.c.mu.Unlock()
-		_ = l.sendReleases(0, true, unanswered)
-	})
+	c, owner, patience := l.c, l.owner, l.longest+l.c.guarantees.Grain
+	c.activeCalls.Go(func() { _ = l.sendReleases(owner, 0, patience, c.closing, unanswered) })
 }
 
-// sendReleases sends releases of a lease that has ended until one is answered, for a request
-// timeout after the first. Then it returns, and they go on in the background until the store cannot
-// have the lease any more, or for a request timeout after Close. If the Acquire of the lease is
-// unanswered, it may arrive after a release that found nothing: then the releases go on, whatever
-// the store answers. The caller holds c.mu, which is unlocked meanwhile.
-func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered bool) error {
+// sendReleases sends releases for an owner of the lease until one is answered, or for patience
+// after the first. From the end of stop on it goes on for a request timeout at most. If the Acquire
+// is unanswered, it may arrive after a release that found nothing: then the releases go on,
+// whatever the store answers. It returns ErrTaken if the store did not have the entry any more.
+func (l *lease) sendReleases(owner string, keepUntil, patience time.Duration, stop <-chan struct{}, unanswered bool) error {
 	c := l.c
-	for l.inFlight > 0 { // Nothing is written after the release.
-		c.changed.Wait()
-	}
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	stop, patience := c.closing, l.longest+c.guarantees.Grain
-	if !background {
-		stop, patience = nil, min(patience, c.config.RequestTimeout)
-	}
 	var until time.Duration
 	applied := false // an earlier attempt may have been applied
 	for n := 0; ; n++ {
-		req := driver.ReleaseRequest{Name: l.name, Owner: l.owner}
+		req := driver.ReleaseRequest{Name: l.name, Owner: owner}
 		if keepUntil != 0 && keepUntil > c.clock.now() {
 			req.Keep = min(max(keepUntil-c.clock.now(), driver.MinTTL), driver.MaxTTL)
 		}
@@ -269,8 +281,7 @@ func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered boo
 		switch {
 		case err == nil && unanswered:
 		case err == nil && !ours && (!applied || req.Keep > 0 || keepUntil > time.Duration(l.deadline.Load())):
-			// A keep is reported as ours, and one that was to outlast the hold would be there.
-			return &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
+			return ErrTaken // A keep is reported as ours, and one that was to outlast the hold would be there.
 		case err == nil:
 			return nil
 		case driver.Permanent(err):
@@ -279,10 +290,6 @@ func (l *lease) sendReleases(keepUntil time.Duration, background, unanswered boo
 		applied = applied || !driver.IsNotApplied(err)
 		now := c.clock.now()
 		if until = cmp.Or(until, now+patience); now >= until {
-			if c.mu.Lock(); !background && !c.closed {
-				l.releaseInBackground(false)
-			}
-			c.mu.Unlock()
 			return storeError(context.Background(), err)
 		}
 		pause := min(c.config.Backoff.nthDelay(n), until-now)

@@ -129,15 +129,15 @@ func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	}
 	defer c.activeCalls.Done()
 	c.mu.Lock()
-	isHeld := l.lease.state == held
-	if isHeld {
+	end := l.contextErr()
+	if end == nil {
 		l.lease.inFlight++
 	}
 	c.mu.Unlock()
-	var unknown error
-	if isHeld {
-		unknown = c.renewLeases(ctx, d, []*lease{l.lease})
+	if end != nil {
+		return end
 	}
+	unknown := c.renewLeases(ctx, d, []*lease{l.lease})
 	return cmp.Or(l.Err(), unknown)
 }
 
@@ -204,7 +204,9 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	case inStore && keep > 0 && !c.closed:
 		c.activeCalls.Add(1)
 		defer c.activeCalls.Done()
-		_ = lease.sendReleases(keepUntil, false, false) // the caller gets the loss
+		c.mu.Unlock()
+		_ = lease.sendReleases(lease.owner, keepUntil, c.config.RequestTimeout, nil, false) // the caller gets the loss
+		return end
 	case inStore && !c.closed:
 		lease.releaseInBackground(false)
 	}

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -16,7 +15,7 @@ import (
 type nameQueue struct {
 	leases     []*lease
 	head       *lease        // one of the leases; nil if there is none
-	line       []*acquireOp  // empty without a head
+	line       []*lease      // empty without a head
 	known      error         // what the last answer has shown: a HeldError, or why that is not known
 	answeredAt time.Duration // when the store has answered last
 	failing    time.Duration // when the outage began, or is announced to end; 0 without one
@@ -27,67 +26,38 @@ type nameQueue struct {
 // store rare, and too short to be noticed by the clients that wait.
 const defaultLocalTurn = 10 * time.Millisecond
 
-// enter gives the operation a lease in the queue of the name, or a Lock of a lease that it can
-// join, or puts it in the line. A call without a place goes to the store beside the line. A single
-// attempt fails if this Client holds the lock. The caller holds c.mu.
-func (a *acquireOp) enter() error {
-	c, exclusive := a.c, a.options.limit() == 0
-	full := c.config.Prefix + a.name
-	q := c.queues[full]
+// enter puts the lease in the queue of the name or in the line, or has it join another. A call
+// without a place goes to the store beside the line. A single attempt fails if this Client holds
+// the lock. The caller holds c.mu.
+func (l *lease) enter() error {
+	c, exclusive := l.c, l.options.limit() == 0
+	q := c.queues[l.name]
 	if q == nil {
 		if q = c.spareQueue; q == nil {
 			q = &nameQueue{}
 		}
-		c.spareQueue, c.queues[full] = nil, q
+		c.spareQueue, c.queues[l.name] = nil, q
 	}
-	a.queue = q
+	l.queue = q
 	switch {
-	case a.options.Reentrant && a.join():
+	case l.options.Reentrant && l.join():
 		return nil
-	case exclusive && a.try && q.head != nil && q.head.isHeld():
+	case exclusive && l.op == opTry && q.head != nil && q.head.isHeld():
 		return &HeldError{Record: q.head.record(), Self: true}
-	case exclusive && a.place > 0 && q.head != nil:
-		q.line = append(q.line, a)
+	case exclusive && l.place > 0 && q.head != nil:
+		q.line = append(q.line, l)
 		return nil
 	}
-	l := c.newLease(a, full)
-	if a.ticket != nil {
-		l.fromTicket(a.ticket)
-	}
-	if q.leases = append(q.leases, l); exclusive && a.place > 0 {
+	l.state, q.leases = unsent, append(q.leases, l)
+	if exclusive && l.place > 0 {
 		q.head = l
+	}
+	if t := l.ticket; t != nil {
+		l.state, l.owner, l.tokens = requesting, t.Owner, tokenBlock{first: t.Token, count: 1}
+		l.longest = max(l.options.TTL, t.Left)
+		l.deadline.Store(int64(l.began + driver.Validity(l.options.TTL)))
 	}
 	return nil
-}
-
-// replace puts another lease in the place of one, or none with nil.
-func (q *nameQueue) replace(old, l *lease) {
-	i := slices.Index(q.leases, old)
-	switch {
-	case i < 0:
-		return
-	case l == nil:
-		q.leases = slices.Delete(q.leases, i, i+1)
-	default:
-		q.leases[i] = l
-	}
-	if q.head == old {
-		q.head = l
-	}
-}
-
-// popLine takes the first operation from the line, and wakes it.
-func (q *nameQueue) popLine() *acquireOp {
-	a := q.line[0]
-	q.line[0] = nil
-	q.line = q.line[1:]
-	a.signal()
-	return a
-}
-
-// leaveLine takes the operation from the line, if it is there. The caller holds c.mu.
-func (a *acquireOp) leaveLine() {
-	a.queue.line = slices.DeleteFunc(a.queue.line, func(other *acquireOp) bool { return other == a })
 }
 
 // leases yields all leases of the Client. The caller holds c.mu.
@@ -101,32 +71,18 @@ func (c *Client) leases(yield func(*lease) bool) {
 	}
 }
 
-// join gives a reentrant operation a further Lock of a reentrant hold of the Client, and reports
-// whether there is one. The caller holds c.mu.
-func (a *acquireOp) join() bool {
-	for _, l := range a.queue.leases {
-		if l.options.Reentrant && l.op == nil && l.isHeld() && l.locks[0].contextErr() == nil {
-			a.leaveLine()
-			a.lock = &Lock{lease: l, holder: l.first.holder, lockContext: lockContext{c: a.c, valuesCtx: a.ctx}}
-			l.locks = append(l.locks, a.lock)
+// join gives a reentrant acquisition a further Lock of a reentrant hold of the Client, ends its own
+// lease, and reports whether there is such a hold. The caller holds c.mu.
+func (l *lease) join() bool {
+	for _, other := range l.queue.leases {
+		if other.options.Reentrant && other.isHeld() && other.locks[0].contextErr() == nil {
+			l.lock = &Lock{lease: other, holder: other.first.holder, lockContext: lockContext{c: l.c, valuesCtx: l.ctx}}
+			other.locks = append(other.locks, l.lock)
+			l.finish(nil)
 			return true
 		}
 	}
 	return false
-}
-
-// During a local turn, a lease that is released goes to the first of the line of the same Client,
-// under the next token, without a request. A turn begins with the grant of the store and lasts
-// Config.LocalTurn. After it the lock is released to the store, where all Clients compete.
-
-// tokensForLine returns how many tokens the operation requests while others of its Client are in
-// line: several if the line is behind it. The caller holds c.mu.
-func (a *acquireOp) tokensForLine() int {
-	q, g := a.queue, &a.c.guarantees
-	if q.head != a.lease || a.c.config.LocalTurn <= 0 || !g.Queue || !a.options.passableTo(&q.line[0].options) {
-		return 1
-	}
-	return max(min(g.Tokens, driver.MaxTokens), 1)
 }
 
 // passableTo reports whether a lease with these options may be passed on to a call with the options
@@ -138,30 +94,4 @@ func (o *Options) passableTo(next *Options) bool {
 		}
 	}
 	return o.TTL == next.TTL && maps.Equal(o.Metadata, next.Metadata)
-}
-
-// passOn gives a lease that its holder has released to the first of the line, and reports whether
-// it has. It does so during the turn, while a token is left and the lease is surely held: no
-// renewal is due, in flight, or has failed, no notice has come, and the lease does not outlast its
-// TTL. The caller holds c.mu.
-func (l *lease) passOn() bool {
-	c, q := l.c, l.c.queues[l.name]
-	if q.head != l || len(q.line) == 0 || c.closed || !l.tokens.has(l.tokens.own+1) {
-		return false
-	}
-	now := c.clock.now()
-	if now >= q.turnEnd || now >= l.due || l.inFlight > 0 || l.look != noLook ||
-		l.longest > l.options.TTL || !l.options.passableTo(&q.line[0].options) {
-		return false
-	}
-	a := q.popLine()
-	next := c.newLease(a, l.name)
-	next.owner, next.state, next.op, next.tokens, next.confirmed = l.owner, held, nil, l.tokens, l.confirmed
-	next.since = now
-	next.tokens.own++
-	next.deadline.Store(l.deadline.Load())
-	a.lock = &next.first
-	q.replace(l, next)
-	next.lookAt(now, l.due)
-	return true
 }

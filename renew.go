@@ -25,25 +25,43 @@ const (
 	suspendCheck = time.Second
 )
 
-// runScheduler renews and expires leases when they are due, until the Client is closed.
+// runScheduler renews the holds that are due, and ends those past their deadline, until the Client
+// is closed. A hold that is renewed stays in the schedule for its deadline.
 func (c *Client) runScheduler() {
-	timer := time.NewTimer(0)
+	s, timer := &c.schedule, time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
 		now := c.clock.now()
-		renewals := c.takeDue(now)
-		if c.clock.useBootClock && len(c.schedule.leases) > 0 {
-			c.schedule.nextCheck = min(c.schedule.nextCheck, now+suspendCheck)
-		}
-		sleep := c.schedule.nextCheck - now
+		s.nextCheck = now + time.Hour
 		// Leases share a request if their timeouts, of which it has the shortest, are of one order
 		// of magnitude: so a lock of a short TTL never costs one of a long TTL.
 		groups := map[int][]*lease{}
-		for _, l := range renewals {
-			order := bits.Len64(uint64(l.renewTimeout(now)))
-			groups[order] = append(groups[order], l)
+		for len(s.leases) > 0 {
+			l, window := s.leases[0], time.Duration(0)
+			deadline := time.Duration(l.deadline.Load())
+			if len(groups) > 0 {
+				window = l.options.TTL / batchWindow
+			}
+			if l.due > now+window || l.due == deadline && now < deadline {
+				s.nextCheck = l.due
+				break
+			}
+			l.due = deadline
+			if now >= deadline {
+				l.due = now + time.Hour // until it is lost
+				c.activeCalls.Go(l.checkDeadline)
+			} else {
+				l.inFlight++
+				order := bits.Len64(uint64(l.renewTimeout(now)))
+				groups[order] = append(groups[order], l)
+			}
+			heap.Fix(s, l.index)
 		}
+		if c.clock.useBootClock && len(s.leases) > 0 {
+			s.nextCheck = min(s.nextCheck, now+suspendCheck)
+		}
+		sleep := s.nextCheck - now
 		c.mu.Unlock()
 		for _, group := range groups {
 			for batch := range slices.Chunk(group, batchSize) {
@@ -55,61 +73,35 @@ func (c *Client) runScheduler() {
 		timer.Reset(sleep)
 		select {
 		case <-timer.C:
-		case <-c.schedule.wake:
-		case <-c.schedule.stop:
+		case <-s.wake:
+		case <-s.stop:
 			return
 		}
 	}
 }
 
-// takeDue returns the holds that must be renewed now, ends those past their deadline, and sets when
-// the next ones are due. A hold that is renewed stays in the schedule for its deadline. The caller
-// holds c.mu.
-func (c *Client) takeDue(now time.Duration) (renewals []*lease) {
-	s := &c.schedule
-	s.nextCheck = now + time.Hour
-	for len(s.leases) > 0 {
-		l, window := s.leases[0], time.Duration(0)
-		deadline := time.Duration(l.deadline.Load())
-		if len(renewals) > 0 {
-			window = l.options.TTL / batchWindow
-		}
-		switch {
-		case now >= deadline:
-			s.remove(l)
-			c.activeCalls.Go(func() { l.checkDeadline() })
-		case l.due > now+window, l.due == deadline:
-			s.nextCheck = l.due
-			return renewals
-		default:
-			l.due = deadline
-			heap.Fix(s, l.index)
-			l.inFlight++
-			renewals = append(renewals, l)
-		}
-	}
-	return renewals
-}
-
 // renewTimeout returns how long a renewal may take: it leaves time for other attempts if it fails.
 // The caller holds c.mu.
 func (l *lease) renewTimeout(now time.Duration) time.Duration {
-	left := time.Duration(l.deadline.Load()) - now
-	return min(l.c.config.RequestTimeout, l.options.TTL/4, max(left/2, soon))
+	left, most := time.Duration(l.deadline.Load())-now, l.options.TTL
+	if l.state == held {
+		most /= 4
+	}
+	return min(l.c.config.RequestTimeout, most, max(left/2, soon))
 }
 
-// A renewal is the renewal of one hold in a request, and what the hold was when that was sent.
+// A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
 type renewal struct {
-	l         *lease
-	sent      time.Duration
-	asked     time.Duration
-	confirmed bool
-	look      lookReason
+	l           *lease
+	state       leaseState
+	sent, asked time.Duration
+	confirmed   bool
+	look        lookReason
 }
 
-// renewLeases renews holds with one request, for d, or each for its own TTL if d is 0: one that is
-// not to be renewed is only looked at. The caller has counted the request as in flight. It returns
-// the reason if an outcome is unknown.
+// renewLeases renews leases with one request, for d, or each for the time that it needs if d is 0:
+// a place for its own until it is granted, one that is not to be renewed only to look at it. The
+// caller has counted the request as in flight. It returns the reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
 	renewals := make([]renewal, len(leases))
@@ -118,10 +110,13 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	sent := c.clock.now()
 	for i, l := range leases {
 		asked := cmp.Or(d, l.options.TTL)
-		if d == 0 && l.options.NoRenew {
+		switch {
+		case l.state < granted && l.place > 0:
+			asked = l.place
+		case l.state == held && l.options.NoRenew && d == 0:
 			asked = driver.MinTTL
 		}
-		renewals[i] = renewal{l, sent, asked, l.confirmed, l.look}
+		renewals[i] = renewal{l, l.state, sent, asked, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look, l.longest = noLook, max(l.longest, asked)
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -150,8 +145,26 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	return unknown
 }
 
+// noteEntry records what the store has answered, and reports whether it has the entry that the
+// lease relies on. The time counts from a later moment than the sending, and is never shortened.
+// The caller holds c.mu.
+func (r *renewal) noteEntry(entry driver.Entry) bool {
+	l := r.l
+	forgotten := entry.State == driver.Waiting && (r.state >= granted || l.ticket != nil)
+	if entry.State == driver.Lost || forgotten || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first {
+		return false
+	}
+	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+	l.deadline.Store(max(l.deadline.Load(), int64(r.sent+driver.Validity(r.asked))))
+	l.confirmed = l.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
+	if r.asked >= l.options.TTL || !l.confirmed { // A short Extend leaves the renewals as they are.
+		l.due = r.sent + min(r.asked, l.options.TTL)/3
+	}
+	return true
+}
+
 // apply records the answer to a renewal, and that it is no longer in flight. If the hold has ended
-// meanwhile, the answer is dropped.
+// meanwhile, or ReleaseAll waits for work under it, the answer is dropped.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
@@ -160,9 +173,15 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	now := c.clock.now()
 	left := time.Duration(l.deadline.Load()) - now
 	event := Event{Kind: EventRenewed, Left: max(left, 0), TTL: l.options.TTL}
-	ended, lost := l.state != held, false
+	known := false
 	switch {
-	case ended:
+	case l.state < held:
+		l.answer(r, now, entry, err)
+		c.mu.Unlock()
+		return
+	case l.state > held, l.locks[0].contextErr() != nil:
+		c.mu.Unlock()
+		return
 	case entry.State == driver.Unknown:
 		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		noticedMeanwhile := l.look == noticed
@@ -170,34 +189,30 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		switch {
 		case noticedMeanwhile:
 			l.lookAt(now, now)
-		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
+		case !l.options.NoRenew || r.look != noLook:
 			l.lookAt(now, min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
 		}
-	case entry.State != driver.Held, // For a place, the store has forgotten the grant.
-		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first:
-		lost, l.look = true, failed // It is not passed on.
-	default:
-		l.noteAnswer(r.sent, r.asked, entry)
+	case r.noteEntry(entry):
+		known = true
 		if l.look == noticed {
 			l.due = now
 		}
 		l.lookAt(now, l.due)
+	default:
+		l.look = failed // It is not passed on.
+		if entry.State != driver.Lost {
+			l.releaseInBackground(false)
+		}
 	}
 	c.mu.Unlock()
 	switch {
-	case ended:
-	case lost:
-		l.lose(ErrTaken)
-		if entry.State != driver.Lost {
-			c.mu.Lock()
-			l.releaseInBackground(false)
-			c.mu.Unlock()
-		}
 	case event.Err != nil:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
 		l.emit(event)
+	case !known:
+		l.lose(ErrTaken)
 	case r.confirmed || r.look == failed:
 		l.emit(event)
 	}
@@ -225,27 +240,24 @@ func (c *Client) onNotice(name, owner string, token int64) {
 // noteNotice handles a notice for the lease. The token of its place means that it is granted, until
 // the confirmed end of the place. Anything else leads to a look. The caller holds c.mu.
 func (l *lease) noteNotice(token int64) {
-	a, now := l.op, l.c.clock.now()
+	now := l.c.clock.now()
 	switch {
-	case l.state > held, l.state == held && token == l.tokens.first && token != 0:
+	case l.state > held, l.state >= granted && token == l.tokens.first && token != 0:
 		return
-	case a == nil:
+	case l.state == held:
 		l.look = noticed
 		if l.inFlight == 0 { // else the answer under way leads to the look
 			l.lookAt(now, now)
 		}
 		return
-	case (l.state == requesting || l.state == waiting) && a.place > 0 && token != 0 && now < time.Duration(l.deadline.Load()) &&
+	case (l.state == requesting || l.state == waiting) && l.place > 0 && token != 0 &&
 		(l.tokens.first == 0 || l.tokens.first == token):
-		l.state, l.since, l.tokens.first, l.look = held, now, token, noLook
-		a.answered, a.queue.failing, a.queue.answeredAt = true, 0, now
-		if l.options.NoRenew || l.options.Detached { // The caller waits for an answer.
-			l.due = now
-		}
+		l.state, l.since, l.tokens.first, l.look, l.due = granted, now, token, noLook, now
+		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
 	default: // A look, or the next attempt, need not wait.
 		l.look, l.due = noticed, now
 	}
-	a.signal()
+	l.signal()
 }
 
 // notScheduled is the index of a lease that is not in the schedule.
@@ -271,7 +283,7 @@ func (l *lease) lookAt(now, due time.Duration) {
 		deadline, last = l.since+most, true
 		l.deadline.Store(int64(deadline))
 	}
-	if l.due = min(due, deadline); last && l.confirmed && l.look == noLook {
+	if l.due = min(due, deadline); last && l.look == noLook {
 		l.due = deadline
 	}
 	if l.index == notScheduled {
@@ -291,12 +303,6 @@ func (l *lease) lookAt(now, due time.Duration) {
 		case s.wake <- struct{}{}:
 		default:
 		}
-	}
-}
-
-func (s *schedule) remove(l *lease) {
-	if l.index != notScheduled {
-		heap.Remove(s, l.index)
 	}
 }
 

@@ -109,9 +109,7 @@ func (l *Lock) HandOver() (Ticket, error) {
 	for lease.inFlight > 0 { // Nothing is written after HandOver has returned.
 		c.changed.Wait()
 	}
-	lease.finish(nil)
-	c.mu.Unlock()
-	lease.emitEnd(Event{Kind: EventHandedOver})
+	lease.conclude(nil, Event{Kind: EventHandedOver})
 	fields := ticketFields{
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
 		Holder: l.holder, Limit: lease.options.limit(), Metadata: lease.options.Metadata,
@@ -155,15 +153,7 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	}
 	options.Wait, options.Detached, options.Reentrant, options.Metadata = 0, true, false, fields.Metadata
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
-	a := &acquireOp{c: c, name: name, options: options, ticket: fields}
-	return a.do(ctx)
-}
-
-// fromTicket makes the new lease that of a ticket, for which a Renew is sent. The caller holds
-// c.mu.
-func (l *lease) fromTicket(t *ticketFields) {
-	l.owner, l.first.holder, l.tokens.first, l.tokens.count = t.Owner, t.Holder, t.Token, 1
-	l.state, l.longest = requesting, max(l.longest, t.Left)
+	return (&lease{c: c, op: opAdopt, ticket: fields, options: options}).acquire(ctx, name)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
