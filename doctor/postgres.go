@@ -39,7 +39,7 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 			return err
 		}
 		found.check("postgres.pooler", "there is a way to the server without a pooler", pooled && !store.Listens(), Warning,
-			"a pooler is in the path, and no address of the server itself: waiters are not notified, and look from time to time", "a way around it, for notices and for renewals when the pool is used up", "listen_url=ADDRESS in the URL (Options.Listen)")
+			"a pooler is in the path, and no address of the server itself: waiters are not notified, and look from time to time", "a way around it, for notices", "listen_url=ADDRESS in the URL (Options.Listen)")
 		var standby, unlogged, logged bool
 		var readOnly, fsync, pages, commit, names, creators, secured string
 		var replicas int

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func openAt(t *testing.T, url string, parameters ...string) *Store {
 // leaveOpen runs a statement in a transaction that goes on.
 func leaveOpen(t *testing.T, s *Store, text string, args ...any) pgx.Tx {
 	t.Helper()
-	tx := pgtest.Begin(t, s.pool.(pgxPool).Pool)
+	tx := pgtest.Begin(t, s.pool)
 	if _, err := tx.Exec(t.Context(), s.sql(text), args...); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func TestNoDeadlocks(t *testing.T) {
 // freeze stops the server processes of an application, as a hung machine does, until the test ends.
 func freeze(t *testing.T, watching *Store, application string) {
 	t.Helper()
-	pids, err := query(t.Context(), watching, watching.pool.acquire, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, pgx.RowTo[int])
+	pids, err := query(t.Context(), watching, watching.acquire, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, pgx.RowTo[int])
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("%d processes of %s: %v", len(pids), application, err)
 	}
@@ -261,15 +262,20 @@ func freeze(t *testing.T, watching *Store, application string) {
 	}
 }
 
-// smallPool is a pool of one connection.
-func smallPool(t *testing.T, application string, change func(*pgxpool.Config)) *pgxpool.Pool {
+// smallPool is a pool of one connection. While down is set there is no other connection.
+func smallPool(t *testing.T, application string, down *atomic.Bool) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.Postgres().URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.MaxConns, config.ConnConfig.RuntimeParams["application_name"] = 1, application
-	change(config)
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		if down.Load() {
+			return errors.New("no connection")
+		}
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -284,11 +290,12 @@ func smallPool(t *testing.T, application string, change func(*pgxpool.Config)) *
 func TestHungProcess(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // The context ends 1% of it before the hold: a busy machine is late.
-	for application, listen := range map[string]string{"hung": "", "frozen": "postgres://127.0.0.1:1/"} {
+	for application, beside := range map[string]bool{"hung": true, "frozen": false} {
 		t.Run(application, func(t *testing.T) {
 			t.Parallel()
+			var down atomic.Bool
 			schema := newSchema(t)
-			store := New(smallPool(t, application, func(*pgxpool.Config) {}), &Options{Schema: schema, Listen: listen})
+			store := New(smallPool(t, application, &down), &Options{Schema: schema})
 			locks := holdfast.New(store, nil)
 			t.Cleanup(func() { _, _ = locks.Close(), store.Close() }) // It cannot release what is frozen.
 			lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: ttl})
@@ -296,8 +303,9 @@ func TestHungProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := openIn(t, schema)
+			down.Store(!beside)
 			freeze(t, other, application)
-			if listen == "" {
+			if beside {
 				select {
 				case <-lock.Context().Done():
 					t.Errorf("beside a server process that hangs: %v", lock.Err())
@@ -321,10 +329,9 @@ func TestHungProcess(t *testing.T) {
 // renewed, on one more. A caller that gets no connection learns why.
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
-	pool := smallPool(t, "small", func(*pgxpool.Config) {})
+	pool := smallPool(t, "small", new(atomic.Bool))
 	s := New(pool, &Options{Schema: newSchema(t)})
-	db := stdlib.OpenDB(*pool.Config().ConnConfig)
-	db.SetMaxOpenConns(1)
+	db := stdlib.OpenDBFromPool(pool)
 	other := NewDB(db, &Options{Schema: s.schema})
 	t.Cleanup(func() { _ = errors.Join(s.Close(), other.Close(), db.Close()) })
 	held, _ := grant(t, s, "name", time.Minute)
@@ -334,47 +341,18 @@ func TestExhaustedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Release()
-	dbConn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = dbConn.Close() })
 	for s, req := range map[*Store]driver.Request{s: held, other: heldToo} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
 		defer cancel()
 		if got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}}); err != nil || got[0].State != driver.Held {
 			t.Errorf("a renewal beside an exhausted pool: %v, %v", got, err)
 		}
-		client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
-		if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 1 are in use") {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		_ = client.Close()
 	}
-}
-
-// Renewals beside the pool by an address that is that of another server end no lock.
-func TestListenElsewhere(t *testing.T) {
-	t.Parallel()
-	elsewhere, pool, schema := openDatabase(t, "elsewhere"), smallPool(t, "here", func(*pgxpool.Config) {}), newSchema(t)
-	migrate(t, elsewhere, &Options{Schema: schema})
-	s := New(pool, &Options{Schema: schema, Listen: elsewhere})
-	t.Cleanup(func() { _ = s.Close() })
-	req, _ := grant(t, s, "name", time.Minute)
-	c, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
+	if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 are in use") {
+		t.Errorf("TryAcquire: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	got, err := s.Renew(ctx, []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}})
-	if err == nil || got[0].State != driver.Unknown {
-		t.Errorf("Renew by the address of another server: %v, %v", got, err)
-	}
-	c.Release()
-	if got := state(t, s, req); got != driver.Held {
-		t.Errorf("Renew by the pool: %v", got)
-	}
+	_ = client.Close()
 }
 
 // A call to a server that does not answer ends soon after its context, and Close does not wait for

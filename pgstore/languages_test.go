@@ -159,13 +159,13 @@ func TestSharedRows(t *testing.T) {
 	}
 	for _, call := range []string{"repeat('n', 256), 'worker', 30, '{}'", "'name', repeat('h', 256), 30, '{}'",
 		"'name', 'worker', 30, (SELECT jsonb_agg(n) FROM generate_series(1, 10000) AS n)"} {
-		if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @.acquire_lock("+call+")")); pgclient.SQLState(err) != "22001" {
+		if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @.acquire_lock("+call+")")); pgclient.SQLState(err) != "22001" {
 			t.Errorf("acquire_lock(%s): %v, want it refused as too long", call, err)
 		}
 	}
 	for _, ttl := range []string{"0", "0.001", "'NaN'", "'infinity'", "31536001", "NULL", "-1"} {
 		for _, verb := range []string{"acquire_lock", "acquire_lock_token", "extend_lock"} {
-			if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+verb+"('ttl', 'worker', "+ttl+")")); pgclient.SQLState(err) != "22023" {
+			if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @."+verb+"('ttl', 'worker', "+ttl+")")); pgclient.SQLState(err) != "22023" {
 				t.Errorf("%s with a TTL of %s: %v, want it refused as a parameter", verb, ttl, err)
 			}
 		}
@@ -184,7 +184,7 @@ func TestOwnOpenRow(t *testing.T) {
 	}
 	leaveOpen(t, s, "SELECT FROM @.locks FOR SHARE") // as VerifyTx does
 	for _, call := range []string{"acquire_lock('1', 'me', 60)", "acquire_lock_token('1', 'me', 60)", "extend_lock('1', 'me', 60)"} {
-		if _, err := s.pool.(pgxPool).Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
+		if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
 			t.Errorf("%s: %v, want lock_not_available", call, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestLanguagesBesideQueue(t *testing.T) {
 	pgtest.Eventually(t, "connection that listens", func() bool {
 		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", "LISTEN "+s.listener.channel) > 0
 	})
-	tx := pgtest.Begin(t, s.pool.(pgxPool).Pool)
+	tx := pgtest.Begin(t, s.pool)
 	var ended, whole bool
 	var level string
 	if err := tx.QueryRow(t.Context(), s.sql("SELECT @.release_lock('name', 'worker'), current_setting('synchronous_commit') FROM pg_sleep(1)")).Scan(&ended, &level); err != nil {

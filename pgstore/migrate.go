@@ -114,7 +114,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.run(ctx, s.pool.acquire, func(c *pgx.Conn) error {
+	err = s.run(ctx, s.acquire, func(c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return s.migrate(ctx, tx, statements) })
 	})
 	if err != nil {
@@ -129,28 +129,19 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
 		return err
 	}
-	// What others have made is looked at before it is called.
 	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
 	// If a table is dropped, so is the view.
-	var exists bool
-	const query = "SELECT to_regprocedure($1 || '.edition()') IS NOT NULL AND to_regclass($1 || '.entries') IS NOT NULL"
-	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted).Scan(&exists); err != nil {
+	const query = `SELECT coalesce(max(substring(prosrc, '[0-9]+')::integer), 0) FROM pg_proc
+		WHERE oid = to_regprocedure($1 || '.edition()') AND to_regclass($1 || '.entries') IS NOT NULL`
+	var applied int
+	switch err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted).Scan(&applied); {
+	case err != nil || applied == edition:
 		return err
-	}
-	if exists {
-		var applied int
-		if err := tx.QueryRow(ctx, s.sql("SELECT @.edition()"), pgx.QueryExecModeExec).Scan(&applied); err != nil {
-			return err
-		}
-		if applied > edition {
-			return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
-				driver.ErrInvalid, applied, edition)
-		}
-		if applied == edition {
-			return nil
-		}
+	case applied > edition:
+		return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
+			driver.ErrInvalid, applied, edition)
 	}
 	_, err := tx.Exec(ctx, strings.Join(statements[checked:], ";\n"), pgx.QueryExecModeSimpleProtocol)
 	return err

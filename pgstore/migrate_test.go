@@ -64,19 +64,19 @@ var unfit = []struct{ make, says string }{
 	{"GRANT CREATE ON SCHEMA @ TO PUBLIC", "REVOKE CREATE ON SCHEMA"},
 	{"CREATE TABLE @.distributed_locks (lock_name text)", "second edition"},
 	{"DROP VIEW @.entries CASCADE; DROP TABLE @.locks; CREATE VIEW @.locks AS SELECT 1 AS name", "not an ordinary table"},
-	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", `no column "token bigint not null"`},
-	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", `no column "lim integer not null"`},
+	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", "no column token bigint not null"},
+	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", "no column lim integer not null"},
 	{"ALTER TABLE @.locks ADD COLUMN host text", "host text"},
 	{"ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token bigint"},
 	{"DROP VIEW @.entries CASCADE; ALTER TABLE @.locks ALTER name TYPE text COLLATE \"default\"", "name text"},
 	{"ALTER TABLE @.locks ALTER others DROP NOT NULL", "others boolean"},
 	{"ALTER TABLE @.locks DROP CONSTRAINT locks_pkey", "no primary key"},
-	{"ALTER TABLE @.locks ADD CONSTRAINT later CHECK (expires > since)", "second constraint"},
+	{"ALTER TABLE @.locks ADD CONSTRAINT later CHECK (expires > since)", "the CHECK"},
 	{"CREATE UNIQUE INDEX folded ON @.locks (lower(name))", "unique index"},
-	{"CREATE TRIGGER ignored BEFORE UPDATE ON @.locks FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "a trigger"},
-	{"CREATE RULE ignored AS ON DELETE TO @.holds DO INSTEAD NOTHING", "rules"},
+	{"CREATE TRIGGER ignored BEFORE UPDATE ON @.locks FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "the trigger ignored"},
+	{"CREATE RULE ignored AS ON DELETE TO @.holds DO INSTEAD NOTHING", "the rule ignored"},
 	{"ALTER TABLE @.locks ENABLE ROW LEVEL SECURITY", "row security"},
-	{"CREATE TABLE @.child () INHERITS (@.locks)", "inherits"},
+	{"CREATE TABLE @.child () INHERITS (@.locks)", "an heir"},
 	{"ALTER TABLE @.holds SET UNLOGGED", "SET LOGGED"},
 	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 8'", "later version"},
 	{older + "ALTER TABLE @.places DROP COLUMN channel CASCADE", "drop it"},
@@ -89,7 +89,7 @@ const older = "CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE s
 // What Migrate does has not changed without a new edition, which has it done where the last one is.
 func TestEdition(t *testing.T) {
 	statements, err := Migrations(nil)
-	const of7 = "1162aee69d6753378250e7455d562f1ae8b3a867534cfbfce49ee6347729514d"
+	const of7 = "53dd3de85f7c769d89ffe1ecb19502fd4741184ee525edc7e92a6b82ccd44939"
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(statements, "\n")))); err != nil || edition != 7 || sum != of7 {
 		t.Errorf("the statements of edition %d have the sum %s, %v: raise the edition if they have changed since a release, and note the sum here", edition, sum, err)
 	}
@@ -297,7 +297,7 @@ func TestURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := opened.(*Store)
-	if got := s.pool.(pgxPool).Config().ConnConfig.ConnectTimeout; got != 10*time.Second || s.listener.direct.Port != 2 || s.schema != "a" {
+	if got := s.pool.Config().ConnConfig.ConnectTimeout; got != 10*time.Second || s.listener.direct.Port != 2 || s.schema != "a" {
 		t.Errorf("%v, %+v", got, s)
 	}
 	fails(t, s, driver.ErrNotApplied, "127.0.0.1:1", "Acquire", "Lookup")

@@ -104,10 +104,17 @@ func (s *Store) listen() {
 }
 
 // dialListener makes a connection that listens, and looks whether the functions are up to date.
-func (s *Store) dialListener() (*pgx.Conn, error) {
+func (s *Store) dialListener() (_ *pgx.Conn, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 	defer cancel()
-	conn, err := s.dial(ctx)
+	var conn *pgx.Conn
+	if s.listener.direct != nil {
+		conn, err = pgx.ConnectConfig(ctx, s.listener.direct)
+	} else if c, spareErr := s.spare.Acquire(ctx); spareErr != nil {
+		err = spareErr
+	} else {
+		conn = c.Hijack()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +161,8 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// tell notifies the owners that a function of the server has named, in the background, in order and
-// on one connection. After an error they learn of it when they renew.
+// tell notifies the owners that a function of the server has named, in the background and in order.
+// After an error they learn of it when they renew.
 func (s *Store) tell(told []string) {
 	if len(told) == 0 {
 		return
@@ -176,6 +183,6 @@ func (s *Store) tell(told []string) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 		defer cancel()
-		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
+		_, _ = query(ctx, s, s.acquireInTime, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
 	})
 }

@@ -179,7 +179,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	grant(t, s, "name", time.Hour)
-	tx := pgtest.Begin(t, s.pool.(pgxPool).Pool)
+	tx := pgtest.Begin(t, s.pool)
 	for _, text := range []string{
 		"SELECT outcome FROM @.take('{name}', '{other}', '{h}', '{1000}', '{0}', '{1}', '{1}', '{0}', '{NULL}', NULL)",
 		"SELECT held::text FROM @.look('name')",

@@ -2,10 +2,13 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/retry"
@@ -22,6 +25,37 @@ const (
 	// maxTries bounds the tries on connections that turn out to be of no use.
 	maxTries = 10
 )
+
+// A source supplies a connection.
+type source func(context.Context) (*pgxpool.Conn, error)
+
+// acquire is the pool as a source. It explains the error if all connections are in use.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	c, err := s.pool.Acquire(ctx)
+	if stat := s.pool.Stat(); errors.Is(err, context.DeadlineExceeded) && stat.AcquiredConns() == stat.MaxConns() {
+		err = fmt.Errorf("no connection of the pool was free in time (%w), all %d are in use: "+
+			"give the locks a pool of their own, or this one more connections", err, stat.MaxConns())
+	}
+	return c, err
+}
+
+// acquireInTime is the pool as a source, or one connection beside it if the pool has none free after
+// half of the time, so that no lock is lost while other work uses up the pool.
+func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
+	half := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		half, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
+		defer cancel()
+	}
+	c, err := s.acquire(half)
+	if err != nil && half.Err() != nil {
+		if spare, spareErr := s.spare.Acquire(ctx); spareErr == nil {
+			return spare, nil
+		}
+	}
+	return c, err
+}
 
 // withGrace returns a context that ends graceTime after the deadline of ctx, and not before,
 // canceled or not. Without a deadline it is ctx.
@@ -58,12 +92,12 @@ func query[T any](ctx context.Context, s *Store, from source, text string, args 
 // connection was cut off before, or leads to a server that is a standby by now.
 func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) error {
 	for try := 0; ; try++ {
-		c, release, err := from(ctx)
+		c, err := from(ctx)
 		if err != nil {
 			return s.wrapErr(ctx, driver.NotApplied(err))
 		}
 		prepared := !s.unprepared.Load()
-		err = f(c)
+		err = f(c.Conn())
 		again := pgconn.SafeToRetry(err) && try < maxTries
 		switch pgclient.SQLState(err) {
 		case "40001", "40P01":
@@ -74,10 +108,10 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 			s.unprepared.Store(true)
 			again = prepared
 		case readOnly, noPlaces:
-			closeConn(c) // The pool makes another, which the address may lead to the new primary.
+			closeConn(c.Conn()) // The pool makes another, which the address may lead to the new primary.
 			again = try < maxTries
 		}
-		release()
+		c.Release()
 		if err == nil {
 			return nil
 		}
@@ -85,4 +119,11 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 			return s.wrapErr(ctx, err)
 		}
 	}
+}
+
+// closeConn closes a connection that is no longer used.
+func closeConn(c *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.Close(ctx)
 }

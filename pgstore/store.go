@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -25,25 +26,24 @@ type Options struct {
 	Schema string
 
 	// Listen is the URL of the server itself, if the connections of the pool lead to a pooler. On
-	// one connection there the store listens for notices, and locks are renewed while the pool is
-	// used up. "" means the address of the pool.
+	// one connection there the store listens for notices. "" means the address of the pool.
 	Listen string
 }
 
 // A Store keeps locks in tables of PostgreSQL. See the package comment for what it promises. Its
 // methods may be called from many goroutines at once.
 type Store struct {
-	pool       pool
-	ownsPool   bool // Close closes the pool as well
+	pool       *pgxpool.Pool
+	ownsPool   bool          // Close closes the pool as well
+	spare      *pgxpool.Pool // of one connection: for renewals that find no other, and the listener's
 	schema     string
 	quoted     string // the schema, for SQL
 	configErr  error  // returned by every call if the arguments of New are invalid
 	listener   listener
 	acquires   verb
 	releases   verb
-	unprepared atomic.Bool   // there is a pooler without prepared statements
-	spare      chan struct{} // has an element while there is a connection beside the pool
-	sweptAt    atomic.Int64  // Unix time
+	unprepared atomic.Bool  // there is a pooler without prepared statements
+	sweptAt    atomic.Int64 // Unix time
 
 	ctx        context.Context // ends at Close
 	stop       context.CancelFunc
@@ -55,35 +55,16 @@ var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store that uses a pool of the caller. Nothing is dialed. The pool must stay open
 // until the Store is closed; Close does not close it. Every call takes a connection from it for one
-// statement or two, and none is kept. While other work uses up the pool, locks are renewed on a
-// connection that is made for it (without the hooks PrepareConn and BeforeAcquire). Acquisitions
-// and releases wait for the pool. One more connection, which is not of the pool, listens for
-// notices after the first acquisition.
+// statement or two, and none is kept. While other work uses up the pool, locks are renewed on one
+// connection beside it. Acquisitions and releases wait for the pool. One more connection, which is
+// not of the pool, listens for notices after the first acquisition.
 //
 // Options that cannot be used are reported by every call.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	return newStore(pgxPool{pool}, pool == nil, opts)
-}
-
-// NewDB returns a store that uses a pool of package database/sql, as [New] does. The driver must be
-// pgx (package stdlib). Bound the pool with SetMaxOpenConns: without that, concurrent calls take
-// all the connections that the server has.
-func NewDB(db *sql.DB, opts *Options) *Store {
-	s := newStore(sqlPool{db, new(atomic.Pointer[pgx.ConnConfig])}, db == nil, opts)
-	if s.configErr != nil {
-		return s
-	}
-	if _, ok := db.Driver().(*stdlib.Driver); !ok {
-		s.configErr = fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
-	}
-	return s
-}
-
-func newStore(pool pool, isNil bool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, spare: make(chan struct{}, 1)}
+	s := &Store{pool: pool}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
@@ -91,14 +72,59 @@ func newStore(pool pool, isNil bool, opts *Options) *Store {
 	s.initVerbs()
 	if opts.Listen != "" {
 		config, err := pgclient.ParseURL(opts.Listen)
-		if err != nil && s.configErr == nil {
-			s.configErr = fmt.Errorf("the address to listen at: %w", err)
+		if err != nil {
+			s.configErr = cmp.Or(s.configErr, fmt.Errorf("the address to listen at: %w", err))
 		}
 		s.listener.direct = config
 	}
-	if s.configErr == nil && isNil {
-		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	if pool == nil {
+		s.configErr = cmp.Or(s.configErr, fmt.Errorf("%w: the pool is nil", driver.ErrInvalid))
+		return s
 	}
+	config := pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
+	config.ConnConfig.OnNotification = nil // The listener waits for notifications.
+	spare, err := pgxpool.NewWithConfig(context.Background(), config)
+	s.spare, s.configErr = spare, cmp.Or(s.configErr, err)
+	return s
+}
+
+// NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool of
+// its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). The first
+// call takes a connection of db for a moment, which shows the address.
+func NewDB(db *sql.DB, opts *Options) *Store {
+	config, err := pgxpool.ParseConfig("host=localhost")
+	if db == nil || err != nil {
+		s := New(nil, opts)
+		s.configErr = cmp.Or(err, s.configErr)
+		return s
+	}
+	var known atomic.Pointer[pgx.ConnConfig]
+	config.BeforeConnect = func(ctx context.Context, next *pgx.ConnConfig) error {
+		if known.Load() == nil {
+			c, err := db.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.Raw(func(raw any) error {
+				conn, ok := raw.(*stdlib.Conn)
+				if !ok {
+					return fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
+				}
+				known.Store(conn.Conn().Config())
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		*next = *known.Load().Copy()
+		next.OnNotification = nil
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	s := New(pool, opts)
+	s.ownsPool, s.configErr = true, cmp.Or(err, s.configErr)
 	return s
 }
 
@@ -113,7 +139,7 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	return s.run(ctx, s.pool.acquire, f)
+	return s.run(ctx, s.acquire, f)
 }
 
 // Guarantees implements [driver.Store].
@@ -142,8 +168,11 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.background.Wait()
+	if s.spare != nil {
+		pgclient.ClosePool(s.spare)
+	}
 	if s.ownsPool {
-		s.pool.close()
+		pgclient.ClosePool(s.pool)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	s := New(pool, opts)
 	s.ownsPool = true
 	if s.configErr != nil {
-		pool.Close()
+		_ = s.Close() // Nothing was done with it.
 		return nil, s.configErr
 	}
 	return s, nil

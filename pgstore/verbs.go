@@ -102,7 +102,7 @@ func (v *verb) send(ctx context.Context, calls []*call) {
 
 // ask sends calls in one statement. The answers come in their order.
 func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
-	answers, err := query(ctx, v.s, v.s.pool.acquire, text, v.args(calls), pgx.RowToStructByPos[answer])
+	answers, err := query(ctx, v.s, v.s.acquire, text, v.args(calls), pgx.RowToStructByPos[answer])
 	if err != nil {
 		return err
 	}
@@ -219,18 +219,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		case len(left) == 0:
 			return entries, nil
 		case try == 2:
-			return entries, errors.New("another transaction has locked the row, or the address of Options.Listen is that of another server")
+			return entries, errors.New("another transaction has locked the row")
 		}
-		var byListen bool
-		source := func(ctx context.Context) (*pgx.Conn, func(), error) { return s.forRenewals(ctx, &byListen) }
-		rows, err := query(ctx, s, source, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
+		rows, err := query(ctx, s, s.acquireInTime, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
 			[]any{names, owners, tokens, ttls, try == 1}, pgx.RowToStructByPos[row])
 		for _, row := range rows {
 			i := left[row.Item-1]
 			s.tell(row.Told)
-			if byListen && row.Outcome == "lost" {
-				continue
-			}
 			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
 				s.listener.notices.Forget(reqs[i].Name, reqs[i].Owner)
 			}
@@ -264,7 +259,7 @@ func (s *Store) queryHeld(ctx context.Context, text string, args ...any) ([]driv
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := query(ctx, s, s.pool.acquire, text, args, pgx.RowToStructByPos[heldRow])
+	rows, err := query(ctx, s, s.acquire, text, args, pgx.RowToStructByPos[heldRow])
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -295,7 +290,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				yield(driver.Record{}, err)
 				return
 			}
-			rows, err := query(ctx, s, s.pool.acquire, "SELECT name, held, told FROM @.list($1, $2, $3)",
+			rows, err := query(ctx, s, s.acquire, "SELECT name, held, told FROM @.list($1, $2, $3)",
 				[]any{prefix, after, int64(pageSize)}, pgx.RowToStructByPos[row])
 			if err != nil {
 				yield(driver.Record{}, err)
@@ -332,7 +327,7 @@ func (s *Store) maybeSweep() {
 	s.goBackground(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
 		defer cancel()
-		_, _ = query(ctx, s, s.pool.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
+		_, _ = query(ctx, s, s.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
 	})
 }
 

@@ -77,7 +77,7 @@ func TestVerifyTx(t *testing.T) {
 func TestVerifyTxKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	pool := s.pool.(pgxPool).Pool
+	pool := s.pool
 	req := request("name", time.Second)
 	req.Tokens = 8
 	res, err := s.Acquire(t.Context(), req)
@@ -150,7 +150,7 @@ func TestVerifyTxOfOldSnapshot(t *testing.T) {
 				res = r // that of the second, beside the first
 			}
 		}
-		tx, err := s.pool.(pgxPool).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,21 +13,39 @@ BEGIN
          WHERE me.rolname = current_user
            AND (r.oid = me.oid OR r.rolsuper OR NOT me.rolsuper AND pg_has_role(me.oid, r.oid, 'USAGE')
                 OR r.oid = (SELECT d.datdba FROM pg_database AS d WHERE d.datname = current_database()))
-    ), made (name, persistence, columns) AS (VALUES
-        ('locks', 'p', ARRAY['name text not null "C"', 'owner text', 'token bigint not null', 'tokens integer not null', 'lim integer not null', 'kept boolean not null',
-            'since timestamp with time zone not null', 'expires timestamp with time zone not null', 'holder text', 'metadata jsonb', 'channel text',
-            'last_token bigint not null', 'others boolean not null']),
-        ('holds', 'p', ARRAY['name text not null "C"', 'owner text not null', 'token bigint not null', 'tokens integer not null', 'lim integer not null',
-            'kept boolean not null', 'since timestamp with time zone not null', 'expires timestamp with time zone not null', 'holder text', 'metadata jsonb', 'channel text'])
-    ), expected AS (
-        SELECT m.* FROM made AS m UNION ALL SELECT 'places', 'u', m.columns FROM made AS m WHERE m.name = 'holds'
     ), tables AS (
-        SELECT c.oid, e.*, c.relkind, c.relpersistence, c.relrowsecurity, c.relhasrules, c.relhassubclass, c.relispartition FROM expected AS e
-          JOIN pg_class AS c ON c.relname = e.name AND c.relnamespace = v_schema
+        SELECT c.* FROM pg_class AS c WHERE c.relnamespace = v_schema AND c.relname IN ('locks', 'holds', 'places')
+    ), expected AS (
+        SELECT t.oid, 'column ' || unnest(ARRAY['name text not null "C"', 'token bigint not null', 'tokens integer not null', 'lim integer not null',
+                   'kept boolean not null', 'since timestamp with time zone not null', 'expires timestamp with time zone not null',
+                   'holder text', 'metadata jsonb', 'channel text']) AS part FROM tables AS t
+        UNION ALL
+        SELECT t.oid, unnest(CASE t.relname
+                   WHEN 'locks' THEN ARRAY['column owner text', 'column last_token bigint not null', 'column others boolean not null', 'primary key (name)', 'storage SET LOGGED']
+                   WHEN 'holds' THEN ARRAY['column owner text not null', 'primary key (name, owner)', 'storage SET LOGGED']
+                   ELSE ARRAY['column owner text not null', 'primary key (name, owner)', 'storage SET UNLOGGED'] END) FROM tables AS t
     ), found AS (
-        SELECT t.oid, concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' END,
-                   CASE WHEN a.attcollation <> y.typcollation THEN a.attcollation::regcollation::text END) AS definition
+        SELECT t.oid, CASE WHEN t.relkind <> 'r' OR t.relispartition THEN 'form that is not an ordinary table'
+                           WHEN t.relpersistence = 'p' THEN 'storage SET LOGGED' ELSE 'storage SET UNLOGGED' END FROM tables AS t
+        UNION ALL
+        SELECT t.oid, concat_ws(' ', 'column', a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' END,
+                   CASE WHEN a.attcollation <> y.typcollation THEN a.attcollation::regcollation::text END)
           FROM tables AS t JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN pg_type AS y ON y.oid = a.atttypid
+        UNION ALL
+        SELECT t.oid, replace(pg_get_constraintdef(o.oid), 'PRIMARY KEY', 'primary key')
+          FROM tables AS t JOIN pg_constraint AS o ON t.oid IN (o.conrelid, o.confrelid) AND o.contype <> 'n'
+        UNION ALL
+        SELECT i.indrelid, 'unique index ' || i.indexrelid::regclass FROM pg_index AS i WHERE i.indisunique AND NOT i.indisprimary
+        UNION ALL
+        SELECT g.tgrelid, 'trigger ' || g.tgname FROM pg_trigger AS g WHERE NOT g.tgisinternal
+        UNION ALL
+        SELECT r.ev_class, 'rule ' || r.rulename FROM pg_rewrite AS r
+        UNION ALL
+        SELECT t.oid, 'row security or an heir' FROM tables AS t WHERE t.relrowsecurity OR EXISTS (SELECT FROM pg_inherits AS i WHERE t.oid IN (i.inhrelid, i.inhparent))
+    ), differences AS (
+        SELECT m.oid, 'no ' || m.part AS what FROM (TABLE expected EXCEPT TABLE found) AS m
+        UNION ALL
+        SELECT f.oid, 'the ' || f.part FROM (TABLE found EXCEPT TABLE expected) AS f (oid, part) JOIN tables AS t ON t.oid = f.oid
     ), faults (place, fault) AS (
         SELECT 1, format('the schema belongs to %I, who could run code with the rights of everybody who locks: migrate as that user, if it is to be trusted, or use another schema', n.nspowner::regrole::text)
           FROM pg_namespace AS n WHERE n.oid = v_schema AND n.nspowner NOT IN (SELECT oid FROM trusted)
@@ -47,27 +65,9 @@ BEGIN
         SELECT 4, 'the schema has the table distributed_locks of the second edition, whose programs would not exclude those of this one: end them, then drop it, or use another schema'
           FROM pg_class AS c WHERE c.relnamespace = v_schema AND c.relname = 'distributed_locks'
         UNION ALL
-        SELECT 5, format('%s is not an ordinary table: rename it, or use another schema', t.oid::regclass)
-          FROM tables AS t WHERE t.relkind <> 'r' OR t.relispartition
-        UNION ALL
-        SELECT 6, format('the table %s has no column "%s": drop it, if it was made by an older version and no lock is held, or use another schema', t.oid::regclass, c)
-          FROM tables AS t, unnest(t.columns) AS c WHERE (t.oid, c) NOT IN (SELECT f.oid, f.definition FROM found AS f)
-        UNION ALL
-        SELECT 7, format('the table %s has the column "%s": drop that, or use another schema', f.oid::regclass, f.definition)
-          FROM found AS f WHERE (f.oid, f.definition) NOT IN (SELECT t.oid, c FROM tables AS t, unnest(t.columns) AS c)
-        UNION ALL
-        SELECT 8, format('the table %s is %s: ALTER TABLE %s SET %s', t.oid::regclass, CASE t.persistence WHEN 'p' THEN 'unlogged' ELSE 'logged' END,
-                         t.oid::regclass, CASE t.persistence WHEN 'p' THEN 'LOGGED' ELSE 'UNLOGGED' END)
-          FROM tables AS t WHERE t.persistence <> t.relpersistence::text
-        UNION ALL
-        SELECT 9, format('the table %s has row security, rules, a trigger, a second constraint or unique index, or no primary key, or inherits: undo that, or use another schema', t.oid::regclass)
-          FROM tables AS t
-         WHERE t.relrowsecurity OR t.relhasrules OR t.relhassubclass
-            OR EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.oid AND NOT g.tgisinternal)
-            OR EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = t.oid)
-            OR EXISTS (SELECT FROM pg_constraint AS o WHERE t.oid IN (o.conrelid, o.confrelid) AND o.contype NOT IN ('p', 'n'))
-            OR 1 <> (SELECT count(*) FROM pg_index AS i WHERE i.indrelid = t.oid AND i.indisunique)
-            OR NOT EXISTS (SELECT FROM pg_constraint AS o WHERE o.conrelid = t.oid AND pg_get_constraintdef(o.oid) IN ('PRIMARY KEY (name)', 'PRIMARY KEY (name, owner)'))
+        SELECT 5, format('the table %s has %s: change that, or drop it, if it was made by an older version and no lock is held, or use another schema',
+                         d.oid::regclass, string_agg(d.what, ', ' ORDER BY d.what DESC))
+          FROM differences AS d GROUP BY d.oid
     )
     SELECT f.fault INTO v_fault FROM faults AS f ORDER BY f.place, f.fault LIMIT 1;
     IF v_fault IS NOT NULL THEN
