@@ -7,22 +7,14 @@ import (
 	"sync"
 )
 
-// A lock is a key of exactly prefix + name. If it is held by one, its value has the owner's secret
-// on the first line, then token, tokens and channel of the hold, and the public part: see
-// [fillRecord]. That of a keep begins with released: and the hash of the owner. If holds are beside
-// each other, the value is shared: and, a line each, the limits that they have and how many have
-// each; the key ends with the last of them, and the lock is the truth: without it, these holds are
-// over. The other keys of a lock, each gone a minute after its last entry at the latest, are:
+// A lock is a key of exactly prefix + name, with the value that the package comment describes. That
+// of a keep has the hash of the owner behind released:, and that of holds beside each other, a line
+// each, the limits that they have and how many have each; it is the truth: without it, these holds
+// are over. The other keys of a lock are:
 //
 //   - queue, a sorted set of owners: of places by their tokens, and of holds and keeps beside each
 //     other by their ends in ms, as numbers below zero,
 //   - entries, a hash of what all of these have, by owner.
-//
-// All locks share:
-//
-//   - one counter of tokens; in a cluster, one for each hash slot in use,
-//   - only after requests with a floor, a sorted set of the locks with a last token above it,
-//   - with a restart guard, its marker.
 //
 // The counter rises with every entry, to the server's clock if it can, and is never raised by a
 // floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see

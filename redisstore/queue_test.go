@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -99,6 +100,42 @@ func TestHungConnection(t *testing.T) {
 	if !<-released || server.Do("EXISTS", "lock:name") != "0" {
 		t.Error("a release has overtaken the acquisition that it undoes")
 	}
+}
+
+// A master of a cluster that hangs holds up no lock of another, however many requests there are,
+// and however little time they have.
+func TestHungMaster(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartRedisCluster(t, "--cluster-require-full-coverage", "no")
+	_, client := connectCluster(t, cluster)
+	s := over(t, client, nil)
+	var renewals []driver.RenewRequest
+	served := map[int]bool{}
+	for i := range 30 {
+		req := grant(t, s, fmt.Sprint("name ", i), time.Minute)
+		master, err := client.MasterForKey(t.Context(), s.prefix+req.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served[i] = master.Options().Addr != cluster.Masters[0].Addr
+		renewals = append(renewals, driver.RenewRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute})
+	}
+	cluster.Masters[0].Pause()
+	defer cluster.Masters[0].Resume()
+	var group sync.WaitGroup
+	for range 3 * inFlight {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), requestBound/2)
+			defer cancel()
+			entries, _ := s.Renew(ctx, renewals)
+			for i, e := range entries {
+				if served[i] && e.State != driver.Held {
+					t.Errorf("name %d, on a master that serves: %v", i, e.State)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 func acquireWithin(t *testing.T, s *Store, req driver.Request, timeout time.Duration) (driver.Result, error) {

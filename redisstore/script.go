@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed" // for the scripts
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -11,36 +11,18 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
-var (
-	//go:embed lua/head.lua
-	headLua string
-	//go:embed lua/queue.lua
-	queueLua string
-	//go:embed lua/tail.lua
-	tailLua string
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/lookup.lua
-	lookupLua string
-	//go:embed lua/break.lua
-	breakLua string
-)
+//go:embed lua
+var luaFiles embed.FS
 
 // The scripts. Each handles any number of locks, so that many calls share the cost of one.
 var (
-	acquireScript = newScript(acquireLua, true)
-	renewScript   = newScript(renewLua, false)
-	releaseScript = newScript(releaseLua, false)
-	lookupScript  = newScript(lookupLua, false)
-	breakScript   = newScript(breakLua, false)
+	acquireScript = newScript("acquire", true)
+	renewScript   = newScript("renew", false)
+	releaseScript = newScript("release", false)
+	lookupScript  = newScript("lookup", false)
+	breakScript   = newScript("break", false)
 )
 
 // A script is a Lua script that the server runs in one step.
@@ -54,11 +36,15 @@ type script struct {
 // does not know it.
 func newScript(verb string, counts bool) *script {
 	return &script{counts: counts, source: sync.OnceValues(func() (string, any) {
+		read := func(name string) string {
+			text, _ := luaFiles.ReadFile("lua/" + name + ".lua") // It is there.
+			return string(text)
+		}
 		var b strings.Builder
 		if b.WriteString("local shared = 0\n"); counts {
 			b.WriteString("shared = 2\n")
 		}
-		for line := range strings.Lines(headLua + strings.Replace(verb, "-- include queue.lua\n", queueLua, 1) + tailLua) {
+		for line := range strings.Lines(read("head") + strings.Replace(read(verb), "-- include queue.lua\n", read("queue"), 1) + read("tail")) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
 				b.WriteString(line)
 			}
@@ -79,7 +65,6 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	runKey
-	sender               *batch.Queue[*call]
 	lock, queue, entries string // the keys of this one
 	order                string // the name of the call for its sender; "" for one without an order
 	owner, number        string // the words for this lock, those that are not "": see the files of the scripts
@@ -112,10 +97,11 @@ type scriptRun struct {
 // one those whose scripts a server does not know.
 func (s *Store) sendBatch(ctx context.Context, batch []*call) {
 	var runs []scriptRun
-	for _, c := range batch {
+	for n, c := range batch {
 		i := slices.IndexFunc(runs, func(r scriptRun) bool { return r.runKey == c.runKey && len(r.calls) < runMax })
 		if i < 0 {
-			i, runs = len(runs), append(runs, scriptRun{runKey: c.runKey})
+			runs = append(runs, scriptRun{runKey: c.runKey, calls: batch[n : n+1 : n+1]})
+			continue
 		}
 		runs[i].calls = append(runs[i].calls, c)
 	}

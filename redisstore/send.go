@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +15,10 @@ import (
 )
 
 const (
-	// maxBatch is how many calls go into one batch.
+	// maxBatch is how many calls go into one batch, and inFlight how many batches are sent to a
+	// server beside each other.
 	maxBatch = 1024
+	inFlight = 2
 
 	// requestBound limits a request whose context has no deadline, and a batch.
 	requestBound = 3 * time.Second
@@ -29,47 +30,45 @@ const (
 	// With less, another goroutine sends them, to the full bound, so that the release that follows
 	// a call given up does not overtake it on another connection.
 	minInline = 900 * time.Millisecond
-
-	// inFlight is how many batches of a sender there are at a time, and clusterSenders how many
-	// senders to a cluster, so that a node that hangs holds up few locks on other nodes.
-	inFlight       = 2
-	clusterSenders = 16
 )
 
-func (s *Store) newSenders() []batch.Queue[*call] {
-	senders := make([]batch.Queue[*call], 1, clusterSenders)
-	if s.cluster {
-		senders = senders[:clusterSenders]
+// senderOf returns the sender of the calls for a lock. Each master of a cluster has its own, so that
+// one that hangs holds up no lock of another. A lock keeps its sender, and its calls their order,
+// unless its slot moves.
+func (s *Store) senderOf(ctx context.Context, lock string) *batch.Queue[*call] {
+	master := ""
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		if client, err := cluster.MasterForKey(ctx, lock); err == nil { // else the call has the error, too
+			master = client.Options().Addr
+		}
 	}
-	for i := range senders {
-		q := &senders[i]
-		q.Send, q.Name = s.sendBatch, func(c *call) string { return c.order }
-		q.InFlight, q.Max, q.Bound, q.StuckAfter = inFlight, maxBatch, requestBound, stuckAfter
+	sender, ok := s.senders.Load(master)
+	if !ok {
+		q := &batch.Queue[*call]{
+			Send: s.sendBatch, Name: func(c *call) string { return c.order },
+			InFlight: inFlight, Max: maxBatch, Bound: requestBound, StuckAfter: stuckAfter,
+		}
 		if s.honorsDeadline {
 			q.MinInline = minInline
 		}
+		sender, _ = s.senders.LoadOrStore(master, q)
 	}
-	return senders
+	return sender.(*batch.Queue[*call])
 }
 
-// newCall makes a call. A lock has the same sender always, so that its calls keep their order. In a
-// cluster the keys beside the lock begin with a hash tag, unless the prefix has one, which puts all
-// keys into one slot. A client that takes a node of a cluster for a single server has the same
-// counter then. With every other prefix the server refuses it, since the counter and the tokens
-// ahead are in different slots.
+// newCall makes a call. In a cluster the keys beside the lock begin with a hash tag, unless the
+// prefix has one, which puts all keys into one slot. A client that takes a node of a cluster for a
+// single server has the same counter then. With every other prefix the server refuses it, since the
+// counter and the tokens ahead are in different slots.
 func (s *Store) newCall(script *script, common, name string) *call {
-	c := &call{runKey: runKey{script: script, common: common}, sender: &s.senders[0]}
+	c := &call{runKey: runKey{script: script, common: common}}
 	lock := s.prefix + name
-	if s.cluster {
-		slot := slotOf(lock)
-		c.sender = &s.senders[int(slot)%len(s.senders)]
-		if !s.prefixHasTag {
-			c.tag = slotTags()[slot]
-		}
+	if s.cluster && !s.prefixHasTag {
+		c.tag = slotTags()[slotOf(lock)]
 	}
-	c.queue = c.tag + s.prefix + queueInfix + lock
-	c.entries = c.tag + s.prefix + entriesInfix + lock
-	c.lock = c.queue[len(c.queue)-len(lock):]
+	keys := c.tag + s.prefix + queueInfix + lock + c.tag + s.prefix + entriesInfix + lock // one allocation
+	c.queue = keys[:(len(keys)+len(queueInfix)-len(entriesInfix))/2]
+	c.entries, c.lock = keys[len(c.queue):], c.queue[len(c.queue)-len(lock):]
 	return c
 }
 
@@ -78,36 +77,34 @@ func (s *Store) runCall(ctx context.Context, c *call) (any, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.sender.Do(ctx, c); err != nil {
+	if err := s.senderOf(ctx, c.lock).Do(ctx, c); err != nil {
 		return nil, s.wrapErr(err)
 	}
 	return s.readReply(c)
 }
 
-// runCalls makes calls without an order, and returns the error of each. The replies are in the
-// calls.
+// runCalls makes calls, and returns the error of each. The replies are in the calls.
 func (s *Store) runCalls(ctx context.Context, calls []*call) []error {
 	errs := make([]error, len(calls))
 	bySender := map[*batch.Queue[*call]][]int{}
 	for i, c := range calls {
-		bySender[c.sender] = append(bySender[c.sender], i)
+		sender := s.senderOf(ctx, c.lock)
+		bySender[sender] = append(bySender[sender], i)
 	}
 	var group sync.WaitGroup
 	for sender, places := range bySender {
-		for part := range slices.Chunk(places, maxBatch) {
-			group.Go(func() {
-				together := make([]*call, len(part))
-				for i, place := range part {
-					together[i] = calls[place]
+		group.Go(func() {
+			together := make([]*call, len(places))
+			for i, place := range places {
+				together[i] = calls[place]
+			}
+			err := sender.Do(ctx, together...)
+			for _, place := range places {
+				if errs[place] = s.wrapErr(err); err == nil {
+					_, errs[place] = s.readReply(calls[place])
 				}
-				err := sender.Do(ctx, together...)
-				for _, place := range part {
-					if errs[place] = s.wrapErr(err); err == nil {
-						_, errs[place] = s.readReply(calls[place])
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 	group.Wait()
 	return errs

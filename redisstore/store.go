@@ -3,13 +3,13 @@ package redisstore
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
 // DefaultPrefix is put in front of the names of locks by default.
@@ -63,10 +63,10 @@ type Store struct {
 	prefix         string
 	prefixHasTag   bool // the prefix has a hash tag
 	options        Options
-	counter, ahead string // the keys of the tokens, without the tag of a slot
-	common         string // what the words of every run begin with: see lua/head.lua
-	configErr      error  // returned by every call if the arguments of New are invalid
-	senders        []batch.Queue[*call]
+	counter, ahead string   // the keys of the tokens, without the tag of a slot
+	common         string   // what the words of every run begin with: see lua/head.lua
+	configErr      error    // returned by every call if the arguments of New are invalid
+	senders        sync.Map // *batch.Queue[*call] by the address of a master, "" without a cluster
 	listener       listener
 	closed         atomic.Bool
 }
@@ -125,7 +125,6 @@ func New(client redis.UniversalClient, opts *Options) *Store {
 	}
 	s.prefixHasTag = hashTag(s.prefix) != ""
 	s.configErr = s.checkOptions()
-	s.senders = s.newSenders()
 	s.listener.init(s.prefix)
 	s.counter, s.ahead = s.prefix+counterSuffix, s.prefix+aheadSuffix
 	s.common = fmt.Sprintf("%d %d ", millis(s.options.RestartGuard), s.options.MinReplicas)

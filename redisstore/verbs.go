@@ -82,7 +82,7 @@ func millis(d time.Duration) int64 {
 }
 
 // Renew implements [driver.Store]. It renews up to 1024 entries in each round trip; in a cluster,
-// concurrently those of 16 groups of hash slots.
+// concurrently those of each master.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
