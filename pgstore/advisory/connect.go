@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -21,6 +19,13 @@ import (
 const (
 	lockTableFull    = "53200"
 	lockNotAvailable = "55P03"
+)
+
+// idleMargin is by how much idle_session_timeout exceeds the longest TTL. The server takes little
+// more than maxIdle.
+const (
+	idleMargin = time.Second
+	maxIdle    = 24 * 24 * time.Hour
 )
 
 var errStandby = fmt.Errorf("%w: this server is a standby, whose locks exclude nobody on the primary: connect to that "+
@@ -33,21 +38,59 @@ const setUp = `PREPARE holdfast_try%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.
 	PREPARE holdfast_wait%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END, pg_catalog.pg_backend_pid();
 	PREPARE holdfast_unlock%[1]d (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END, pg_catalog.pg_backend_pid();`
 
-// connect makes the connection of a session, and refuses one on which locks would not exclude all
-// others. A pooler gives its clients process numbers of its own. The error says that nothing was
-// applied.
+// ready sees to it that there is a connection, and bounds what is sent next. It has the server end
+// the session when it has heard nothing for a TTL, so that a process that hangs does not keep its
+// locks. TCP has the same, for a network that is cut. No other timeout of the user ends a statement
+// that waits.
+func (s *session) ready(ttl time.Duration) error {
+	deadline := time.Now().Add(batchTimeout)
+	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
+		s.look()
+	}
+	if s.conn == nil {
+		if err := s.connect(deadline); err != nil {
+			return err
+		}
+	}
+	s.bound(deadline)
+	idle := min(ttl+idleMargin, maxIdle)
+	if idle <= s.idle {
+		return nil
+	}
+	ms := (idle + time.Millisecond - 1).Milliseconds()
+	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%[1]d' WHEN 'tcp_user_timeout' THEN '%[1]d'
+		WHEN 'tcp_keepalives_idle' THEN '%[2]d' WHEN 'lock_timeout' THEN '%[3]d' ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN
+		('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
+	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, ms, seconds, s.store.lockTimeout.Milliseconds())).ReadAll()
+	if err == nil {
+		s.idle = idle
+	}
+	return err
+}
+
+// connect makes the connection of a session as the pool would, and refuses one on which locks would
+// not exclude all others. A pooler gives its clients process numbers of its own. When the context of
+// a statement ends, the server is asked to cancel it, and the connection remains. The error says that
+// nothing was applied.
 func (s *session) connect(deadline time.Time) error {
 	st := s.store
 	ctx, cancel := context.WithDeadline(st.ctx, deadline)
 	defer cancel()
-	conn, err := st.dialConn(ctx)
+	conn, err := pgclient.Dial(ctx, st.pool, func(config *pgx.ConnConfig) {
+		if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
+			host, _ := os.Hostname() // It is for people.
+			config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
+		}
+		config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+		}
+	})
 	if err != nil {
 		return driver.NotApplied(st.wrapErr(err))
 	}
-	const query = `SELECT pg_catalog.pg_backend_pid()::text, pg_catalog.pg_is_in_recovery(),
-		coalesce((SELECT pid || ' ' || backend_start FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()), '')`
 	var standby bool
-	err = conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby, &s.process)
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()::text, pg_catalog.pg_is_in_recovery()", pgx.QueryExecModeSimpleProtocol).Scan(&s.pid, &standby)
 	switch {
 	case err != nil:
 	case standby:
@@ -56,7 +99,6 @@ func (s *session) connect(deadline time.Time) error {
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		st.endOrphans(ctx, conn)
 		if err = st.raiseToken(ctx, conn); err == nil {
 			_, err = conn.Exec(ctx, "PREPARE holdfast_ping AS SELECT 0, pg_catalog.pg_backend_pid();"+
 				fmt.Sprintf(setUp, 1, "bigint", "$1", st.drawToken)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", st.drawToken), pgx.QueryExecModeSimpleProtocol)
@@ -68,40 +110,6 @@ func (s *session) connect(deadline time.Time) error {
 	}
 	s.conn, s.idle = conn, 0 // Its settings are still to be made.
 	return nil
-}
-
-// endOrphans ends the server processes of sessions that were lost, and waits for that, a second at
-// most: the server may not have noticed the loss, and a client is not to be locked out by a session
-// of its own. After a failure the next connection does it.
-func (s *Store) endOrphans(ctx context.Context, conn *pgx.Conn) {
-	s.mu.Lock()
-	orphans := slices.Clone(s.orphans)
-	s.mu.Unlock()
-	const query = `SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
-		WHERE pid || ' ' || backend_start = ANY ($1::text[])`
-	for try, left := 0, len(orphans); left > 0 && try < 64; try++ {
-		err := conn.QueryRow(ctx, query, pgx.QueryExecModeExec, orphans).Scan(&left)
-		if err != nil || retry.Sleep(ctx, retry.Backoff(try, time.Millisecond, 32*time.Millisecond)) != nil {
-			return
-		}
-	}
-	s.mu.Lock()
-	s.orphans = slices.DeleteFunc(s.orphans, func(process string) bool { return slices.Contains(orphans, process) })
-	s.mu.Unlock()
-}
-
-// dialConn makes a connection as the pool would. When the context of a statement ends, the server
-// is asked to cancel it, and the connection remains.
-func (s *Store) dialConn(ctx context.Context) (*pgx.Conn, error) {
-	return pgclient.Dial(ctx, s.pool, func(config *pgx.ConnConfig) {
-		if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
-			host, _ := os.Hostname() // It is for people.
-			config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
-		}
-		config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
-		}
-	})
 }
 
 // disconnect closes a connection, at the server too if another process has a duplicate.
@@ -131,28 +139,27 @@ func transport(conn *pgx.Conn) net.Conn {
 // until the server's idle_session_timeout (PostgreSQL 14 and later). A duplicate does not keep a
 // connection that the server or the network ends. On Windows Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	holding := map[*session]bool{}
-	s.mu.Lock()
-	for _, e := range s.owners {
-		if e.state == held {
-			holding[e.session] = true
+	for _, sess := range s.sessions {
+		holds := false
+		s.mu.Lock()
+		for _, e := range sess.keys {
+			holds = holds || e.state == held // else a wait may have it locked
 		}
-	}
-	s.mu.Unlock()
-	for sess := range holding {
+		s.mu.Unlock()
+		if !holds {
+			continue
+		}
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		if sess.conn == nil {
 			continue
 		}
-		f, err := (*os.File)(nil), fmt.Errorf("a %T has no descriptor", transport(sess.conn))
-		if filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) }); ok {
-			f, err = filer.File()
+		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
+		if !ok {
+			return nil, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
 		}
+		f, err := filer.File()
 		if err != nil {
-			for _, f := range files {
-				_ = f.Close()
-			}
 			return nil, fmt.Errorf("duplicate a connection: %w", err)
 		}
 		files = append(files, f)

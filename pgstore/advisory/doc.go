@@ -17,8 +17,8 @@
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A renewal asks whether the session is alive,
 // once for all its locks, unless a wait that has begun less than a second before has just ended. A
-// connection that is in doubt is closed, and its server process is ended, so that a client is not
-// locked out by its own session.
+// connection that is in doubt is closed. Its locks are free, for its own Store too, when the server
+// has learned of that: at once, or after the silence above where the network is cut.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that the order of long waits is

@@ -1,10 +1,10 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,11 +31,6 @@ const (
 	// lookInterval is how often an idle connection is looked at, for lookTime.
 	lookInterval = 20 * time.Millisecond
 	lookTime     = 100 * time.Microsecond
-
-	// idleMargin is by how much idle_session_timeout exceeds the longest TTL. The server takes
-	// little more than maxIdle.
-	idleMargin = time.Second
-	maxIdle    = 24 * 24 * time.Hour
 )
 
 // A session is a connection with the locks that its server process has. It connects when it is
@@ -43,34 +38,36 @@ const (
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
-	entry *entry // of a waiter: what it waits for or has, nil if it is spare; locked by Store.mu
 
-	mu      sync.Mutex    // locked by what uses the fields below
-	conn    *pgx.Conn     // nil if there is none
-	pid     string        // of the server process
-	process string        // identifies that for good
-	idle    time.Duration // idle_session_timeout
-	used    time.Time     // when the last statement was sent
+	// Locked by Store.mu: the keys that it has, or tries to get, and until when the server keeps it
+	// at least, after a wait that was granted.
+	keys map[Key]*entry
+	kept time.Time
+
+	mu   sync.Mutex    // locked by what uses the fields below
+	conn *pgx.Conn     // nil if there is none
+	pid  string        // of the server process
+	idle time.Duration // idle_session_timeout
+	used time.Time     // when the last statement was sent
 }
 
-// A call has a session carry out a function for the key of an entry. Without one it asks whether
-// the session is alive, and has a reply when all calls before it have one.
+// A call has a session carry out a function for the key of an entry. A ping has no entry. It asks
+// whether the session is alive, and has a reply when all calls before it have one.
 type call struct {
+	function string // the name of a prepared statement, without the number of its parameters
 	entry    *entry
-	function string        // the name of a prepared statement, without the number of its parameters
 	ttl      time.Duration // the server is to keep the session for so long
-	place    time.Duration // of a try
 
-	done    bool // the function is true
-	token   int64
-	waiting bool // of a try: there is a place instead
-	err     error
+	done  bool // the function is true
+	token int64
+	err   error
 }
 
 const (
 	try    = "holdfast_try"
 	wait   = "holdfast_wait"
 	unlock = "holdfast_unlock"
+	ping   = "holdfast_ping"
 )
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
@@ -92,29 +89,31 @@ func (s *session) send(_ context.Context, calls []*call) {
 		ttl = max(ttl, c.ttl)
 	}
 	err := s.ready(ttl)
-	var sent []*call
+	var sent, undo []*call
 	st.mu.Lock()
 	for _, c := range calls {
 		switch e := c.entry; {
-		case e == nil || err != nil:
+		case err != nil || c.function == ping:
 			continue
-		case c.function == unlock && e.state == held:
-			e.state = ending
-		case c.function == try && (st.keys[e.key] == nil || st.keys[e.key].state == ending):
-			st.keys[e.key] = e // The server would grant a session its own keys again.
+		case c.function == try && s.keys[e.key] == nil && st.owners[e.owned] == e:
+			s.keys[e.key] = e // The server would grant a session its own keys again.
+		case c.function == unlock && s.keys[e.key] == e:
+			delete(s.keys, e.key)
 		default:
 			continue
 		}
-		sent = append(sent, c)
+		sent, undo = append(sent, c), append(undo, &call{function: unlock, entry: c.entry})
 	}
 	st.mu.Unlock()
-	var refusal error
 	if err == nil {
 		err = s.ask(context.Background(), sent...)
 	}
-	if len(sent) > 0 && pgclient.SQLState(err) != "" {
-		refusal = st.wrapErr(err)
-		err = s.unlockAll(sent...)
+	var refusal error
+	if len(sent) > 0 && pgclient.SQLState(err) != "" { // None of these keys is to stay locked.
+		refusal, err = st.wrapErr(err), s.ask(context.Background(), undo...)
+		for _, c := range sent {
+			c.done = c.function == unlock
+		}
 	}
 	if err != nil && s.conn != nil {
 		err = fmt.Errorf("the connection to the server was lost: %w", err)
@@ -125,58 +124,15 @@ func (s *session) send(_ context.Context, calls []*call) {
 	for _, c := range calls {
 		c.err = err
 		switch e := c.entry; {
-		case e == nil:
-		case err != nil, c.function == unlock:
+		case c.function == try && c.done:
+			e.state, e.token, e.until = max(e.state, held), c.token, time.Now().Add(c.ttl)
+		case c.function == try:
+			c.err = cmp.Or(err, refusal)
 			st.drop(e)
-		case refusal != nil:
-			c.err = refusal
+		case c.function == unlock:
 			st.drop(e)
-		case c.done:
-			e.state, e.token = held, c.token
-			e.prolong(c.ttl)
-		default:
-			if st.keys[e.key] == e {
-				delete(st.keys, e.key)
-			}
-			c.waiting = st.place(e, c)
 		}
 	}
-}
-
-// ready connects, if that is to be done, and bounds what is sent next. It has the server end the
-// session when it has heard nothing for a TTL, so that a process that hangs does not keep its
-// locks. TCP has the same, for a network that is cut. No other timeout of the user ends a statement
-// that waits.
-func (s *session) ready(ttl time.Duration) error {
-	deadline := time.Now().Add(batchTimeout)
-	if time.Since(s.used) > time.Second { // Looking takes a millisecond.
-		s.look()
-	}
-	if s.conn == nil {
-		if err := s.connect(deadline); err != nil {
-			return err
-		}
-	}
-	s.bound(deadline)
-	idle := min(ttl+idleMargin, maxIdle)
-	if idle <= s.idle {
-		return nil
-	}
-	ms := (idle + time.Millisecond - 1).Milliseconds()
-	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%[1]d' WHEN 'tcp_user_timeout' THEN '%[1]d'
-		WHEN 'tcp_keepalives_idle' THEN '%[2]d' WHEN 'lock_timeout' THEN '%[3]d' ELSE '0' END, false) FROM pg_catalog.pg_settings WHERE name IN
-		('idle_session_timeout', 'tcp_user_timeout', 'tcp_keepalives_idle', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
-	seconds := min((ms+999)/1000, 32767) // the most that Linux accepts
-	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, ms, seconds, s.store.lockTimeout.Milliseconds())).ReadAll()
-	if err == nil {
-		s.idle = idle
-	}
-	return err
-}
-
-// bound has what waits for the server fail at a time. The zero Time is none.
-func (s *session) bound(deadline time.Time) {
-	_ = s.conn.PgConn().Conn().SetDeadline(deadline) // It fails if the connection is closed, and so does all else.
 }
 
 // ask carries out calls in one round trip, or a ping if there are none. After an error none is
@@ -191,7 +147,7 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 		batch.ExecStatement(described(c.function+strconv.Itoa(len(parameters))), parameters, nil, nil)
 	}
 	if len(calls) == 0 {
-		batch.ExecStatement(described("holdfast_ping"), nil, nil, nil)
+		batch.ExecStatement(described(ping), nil, nil, nil)
 	}
 	s.used = time.Now()
 	results, err := s.conn.PgConn().ExecBatch(ctx, &batch).ReadAll()
@@ -211,53 +167,49 @@ func described(name string) *pgconn.StatementDescription {
 	return &pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 2)}
 }
 
-// unlockAll unlocks the keys of calls until none is locked any more. Those that unlock are done.
-func (s *session) unlockAll(calls ...*call) error {
-	var all []*call
-	for _, c := range calls {
-		all = append(all, &call{entry: c.entry, function: unlock})
-	}
-	for again := true; again; again = slices.ContainsFunc(all, func(c *call) bool { return c.done }) {
-		if err := s.ask(context.Background(), all...); err != nil {
-			return err
-		}
-	}
-	for _, c := range calls {
-		c.done = c.function == unlock
-	}
-	return nil
-}
-
-// wait blocks until the server grants the key of a place, and reports whether it has. It returns
-// without a grant when ctx ends or the server refuses. The session is lost if its locks are in
-// doubt.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) (granted bool) {
+// wait blocks until the server grants the key of a place, ctx ends or the server refuses, and
+// reports whether the key is granted. Every other attempt is undone: a wait that was cut short may
+// have been granted the key all the same.
+func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.ready(ttl)
-	c := &call{entry: e, function: wait}
-	for state := lockNotAvailable; err == nil && state == lockNotAvailable && ctx.Err() == nil; {
-		s.bound(time.Time{})
-		bounded, cancel := context.WithTimeout(ctx, s.store.lockTimeout+batchTimeout)
-		refusal := s.ask(bounded, c)
-		cancel()
-		s.store.mu.Lock()
-		if granted = c.done && e.state == waiting; granted {
-			e.state, e.token, e.kept = held, c.token, s.used.Add(min(ttl+idleMargin, maxIdle))
+	st := s.store
+	var err error
+	for again := true; again && ctx.Err() == nil; {
+		if err = s.ready(ttl); err != nil {
+			break
 		}
-		s.store.mu.Unlock()
-		if granted {
+		s.bound(time.Time{})
+		bounded, cancel := context.WithTimeout(ctx, st.lockTimeout+batchTimeout)
+		c := &call{function: wait, entry: e}
+		err = s.ask(bounded, c)
+		cancel()
+		if c.done {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			s.kept = s.used.Add(min(ttl+idleMargin, maxIdle))
+			e.state, e.token = max(e.state, held), c.token
 			return true
 		}
-		state = pgclient.SQLState(refusal)
-		// A wait that was cut short may have been granted the key all the same.
-		s.bound(time.Now().Add(batchTimeout))
-		err = s.unlockAll(c)
+		state := pgclient.SQLState(err)
+		if s.bound(time.Now().Add(batchTimeout)); state != "" {
+			err = s.ask(context.Background(), &call{function: unlock, entry: e})
+		}
+		again = err == nil && state == lockNotAvailable
 	}
 	if err != nil {
 		s.lose()
 	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s.unlist(e)
 	return false
+}
+
+// keeps reports whether the server keeps the session of a grant for d, by the wall clock too: the
+// other one stands still while the machine is suspended. The caller holds Store.mu.
+func (s *session) keeps(d time.Duration) bool {
+	return time.Until(s.kept) > d && time.Until(s.kept.Round(0)) > d
 }
 
 // look reads what the server has sent on its own account, such as that the session has ended. A
@@ -277,8 +229,21 @@ func (s *session) look() {
 	}
 }
 
+// unlist records that the session does not have the key of an entry any more. The caller holds
+// Store.mu.
+func (s *session) unlist(e *entry) {
+	if s.keys[e.key] == e {
+		delete(s.keys, e.key)
+	}
+}
+
+// bound has what waits for the server fail at a time. The zero Time is none.
+func (s *session) bound(deadline time.Time) {
+	_ = s.conn.PgConn().Conn().SetDeadline(deadline) // It fails if the connection is closed, and so does all else.
+}
+
 // lose gives up the connection, if there is one, and with it all locks of the session. Their owners
-// are told.
+// are told. A place stays: its wait goes on, or ends.
 func (s *session) lose() {
 	if s.conn == nil {
 		return
@@ -288,9 +253,9 @@ func (s *session) lose() {
 	st := s.store
 	var lost []owned
 	st.mu.Lock()
-	st.orphans = append(st.orphans, s.process)
-	for _, e := range st.owners {
-		if e.session == s && e.state >= held {
+	s.kept = time.Time{}
+	for _, e := range s.keys {
+		if e.state != waiting {
 			st.drop(e)
 			lost = append(lost, e.owned)
 		}

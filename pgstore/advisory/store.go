@@ -50,9 +50,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	owners   map[owned]*entry // all entries
-	keys     map[Key]*entry   // what the first session has, or tries to lock
 	watching bool
-	orphans  []string // processes of sessions that were lost
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -65,7 +63,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool, options: *opts, drawToken: "0", lockTimeout: lockTimeout, owners: map[owned]*entry{}, keys: map[Key]*entry{}}
+	s := &Store{pool: pool, options: *opts, drawToken: "0", lockTimeout: lockTimeout, owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
@@ -74,7 +72,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		s.options.MaxWaiters = 8
 	}
 	for range max(s.options.MaxWaiters, 0) + 1 {
-		sess := &session{store: s}
+		sess := &session{store: s, keys: map[Key]*entry{}}
 		sess.queue = batch.Queue[*call]{
 			Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
 			InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
@@ -138,17 +136,12 @@ func (s *Store) Close() error {
 // Options returns the options of the store.
 func (s *Store) Options() Options { return s.options }
 
-// WithConn calls f with a connection that is made as those for locks are, and closed then.
+// WithConn calls f with a connection of the pool.
 func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	conn, err := s.dialConn(ctx)
-	if err != nil {
-		return s.wrapErr(err)
-	}
-	defer conn.Close(ctx)
-	return f(conn)
+	return s.wrapErr(s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return f(conn.Conn()) }))
 }
 
 // checkUsable returns the error of a call that cannot be made.

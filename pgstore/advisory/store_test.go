@@ -161,18 +161,18 @@ func TestOneBatch(t *testing.T) {
 // attempt returns the call of an Acquire.
 func attempt(s *Store, name string) *call {
 	key, _ := s.options.Keys(name)
-	e := &entry{owned: owned{name, rand.Text()}, key: key, gone: make(chan struct{}), session: s.sessions[0]}
+	e := &entry{owned: owned{name, rand.Text()}, key: key, session: s.sessions[0], until: time.Now().Add(time.Minute)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[e.owned] = e
-	return &call{entry: e, function: try, ttl: time.Minute}
+	return &call{function: try, entry: e, ttl: time.Minute}
 }
 
 // unlocking returns the call of a Release.
 func unlocking(s *Store, req driver.Request) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &call{entry: s.owners[owned{req.Name, req.Owner}], function: unlock}
+	return &call{function: unlock, entry: s.owners[owned{req.Name, req.Owner}]}
 }
 
 func TestRefusals(t *testing.T) {

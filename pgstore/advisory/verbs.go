@@ -20,18 +20,17 @@ import (
 // again. The pause limits the load on a server that has no connections left.
 const failurePause = 250 * time.Millisecond
 
-// An entry is a hold or a place of this Store. Store.mu guards the fields from session on.
+// An entry is a hold or a place of this Store, or an attempt at a hold. Store.mu guards the fields
+// from state on.
 type entry struct {
 	owned
-	key  Key
-	gone chan struct{} // closed when it has nothing at the server any more
-
-	session *session // that has the key, or waits for it
-	state   entryState
-	token   int64
-	until   time.Time          // zero: its time is over, and it is being ended
+	key     Key
+	session *session           // that has the key, or tries to get it
 	cancel  context.CancelFunc // ends the wait of a place
-	kept    time.Time          // the server keeps the session of a place that was granted until then at least
+
+	state entryState
+	token int64
+	until time.Time // its end, and, while it is being ended, when that is tried again
 }
 
 // owned is a name and one of its owners.
@@ -63,78 +62,63 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	if err != nil {
 		return res, err
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, key: key, gone: make(chan struct{}), session: s.sessions[0]}
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, session: s.sessions[0], until: time.Now().Add(req.TTL + batchTimeout)}
 	s.mu.Lock()
-	switch {
-	case s.ctx.Err() != nil:
-		err = driver.ErrClosed
-	case s.owners[e.owned] != nil:
-		err = errors.New("this owner has an entry already")
-	default:
-		s.owners[e.owned] = e
-		if !s.watching {
-			s.watching = true
-			s.running.Go(s.watch)
-		}
-	}
+	err = s.enter(e)
 	s.mu.Unlock()
 	if err != nil {
 		return res, err
 	}
-	c := &call{entry: e, function: try, ttl: req.TTL, place: req.Place}
-	if err = e.session.do(ctx, c); errors.Is(err, batch.ErrNotSent) {
+	c := &call{function: try, entry: e, ttl: req.TTL}
+	switch err = e.session.do(ctx, c); {
+	case errors.Is(err, batch.ErrNotSent):
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.drop(e)
 		return res, driver.NotApplied(err)
-	}
-	if err != nil {
+	case err != nil:
 		return res, err
+	case c.done:
+		return driver.Result{Granted: true, Token: c.token}, nil
 	}
-	return driver.Result{Granted: c.done, Waiting: c.waiting, Token: c.token}, nil
+	return driver.Result{Waiting: req.Place > 0 && s.place(req, key)}, nil
 }
 
-// prolong gives an entry d from now at least. The caller holds Store.mu.
-func (e *entry) prolong(d time.Duration) {
-	if until := time.Now().Add(d); until.After(e.until) {
-		e.until = until
+// enter records the entry of a new owner, and has it watched. The caller holds s.mu.
+func (s *Store) enter(e *entry) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return driver.ErrClosed
+	case s.owners[e.owned] != nil:
+		return errors.New("this owner has an entry already")
 	}
+	s.owners[e.owned] = e
+	if !s.watching {
+		s.watching = true
+		s.running.Go(s.watch)
+	}
+	return nil
 }
 
-// keeps reports whether the server keeps the session of a grant for d, by the wall clock too: the
-// other one stands still while the machine is suspended. The caller holds Store.mu.
-func (e *entry) keeps(d time.Duration) bool {
-	return time.Until(e.kept) > d && time.Until(e.kept.Round(0)) > d
-}
-
-// drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
-func (s *Store) drop(e *entry) {
-	if s.owners[e.owned] != e {
-		return
-	}
-	delete(s.owners, e.owned)
-	e.session.entry = nil
-	if s.keys[e.key] == e {
-		delete(s.keys, e.key)
-	}
-	close(e.gone)
-}
-
-// place makes a spare session wait for the key of an entry. It drops the entry if there is none.
-// The caller holds s.mu.
-func (s *Store) place(e *entry, c *call) bool {
-	i := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess.entry == nil && sess != s.sessions[0] })
-	if s.ctx.Err() != nil || c.place == 0 || i < 0 {
-		s.drop(e)
+// place makes a spare session wait for a key, and reports whether there is one.
+func (s *Store) place(req driver.Request, key Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess != s.sessions[0] && len(sess.keys) == 0 })
+	if i < 0 {
 		return false
 	}
 	sess := s.sessions[i]
 	ctx, cancel := context.WithCancel(s.ctx)
-	sess.entry, e.session, e.state, e.cancel = e, sess, waiting, cancel
-	e.prolong(c.place)
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, session: sess, cancel: cancel, state: waiting, until: time.Now().Add(req.Place)}
+	if s.enter(e) != nil {
+		cancel()
+		return false
+	}
+	sess.keys[key] = e
 	s.running.Go(func() {
 		defer cancel()
-		if !sess.wait(ctx, e, c.ttl) {
+		if !sess.wait(ctx, e, req.TTL) {
 			_ = retry.Sleep(ctx, failurePause)
 			s.mu.Lock()
 			s.drop(e)
@@ -143,6 +127,14 @@ func (s *Store) place(e *entry, c *call) bool {
 		s.notices.Send(e.name, e.owner, 0)
 	})
 	return true
+}
+
+// drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
+func (s *Store) drop(e *entry) {
+	if s.owners[e.owned] == e {
+		delete(s.owners, e.owned)
+	}
+	e.session.unlist(e)
 }
 
 // watch looks at the connections while there are entries, and ends the entries whose time is over.
@@ -155,14 +147,11 @@ func (s *Store) watch() {
 		}
 		now := time.Now()
 		for _, e := range s.owners {
-			if !e.until.IsZero() && !now.Before(e.until) {
-				e.until = time.Time{}
+			if !now.Before(e.until) {
+				e.state, e.until = ending, now.Add(batchTimeout) // After an error it is tried again.
 				s.running.Go(func() {
-					_, _ = s.end(s.ctx, e.owned) // After an error it is tried again.
+					_, _ = s.end(s.ctx, e.owned)
 					s.notices.Send(e.name, e.owner, 0)
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					e.until = now
 				})
 			}
 		}
@@ -187,7 +176,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return s.end(ctx, owned{req.Name, req.Owner})
 }
 
-// end ends the entry of an owner, and reports whether there was one that nobody else was ending.
+// end ends the entry of an owner, and reports whether there was one that nobody else was ending. It
+// follows what the session does for the entry: an attempt until it has a reply, a wait until the
+// cancellation has one.
 func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	s.mu.Lock()
 	e := s.owners[owner]
@@ -195,29 +186,15 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 		s.mu.Unlock()
 		return false, nil
 	}
-	state, sess := e.state, e.session
-	if state == waiting {
-		e.state = ending
+	placed := e.state == waiting
+	e.state = ending
+	if e.cancel != nil {
 		e.cancel()
 	}
 	s.mu.Unlock()
-	switch state {
-	case trying: // What is sent behind the attempt has a reply when the attempt has one.
-		if err := sess.do(ctx, &call{}); err != nil {
-			return false, err
-		}
-		return s.end(ctx, owner)
-	case held:
-		c := &call{entry: e, function: unlock}
-		err := sess.do(ctx, c)
-		return err == nil && c.done, err
-	}
-	select {
-	case <-e.gone:
-		return state == waiting, nil
-	case <-ctx.Done():
-		return false, fmt.Errorf("the end has no reply: %w", ctx.Err())
-	}
+	c := &call{function: unlock, entry: e}
+	err := e.session.do(ctx, c)
+	return err == nil && (c.done || placed), err
 }
 
 // Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
@@ -232,55 +209,55 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	asked := map[*session][]int{}
 	s.mu.Lock()
 	for i, req := range reqs {
-		sess := s.sessions[0]
 		switch e := s.owners[owned{req.Name, req.Owner}]; {
-		case e == nil || e.state == ending:
+		case e == nil:
 			entries[i].State = driver.Lost
-			continue
-		case e.keeps(req.TTL):
-			sess = nil
+		case e.state == held && e.session.keeps(req.TTL):
+			entries[i], errs[i] = s.prolong(req, e.session, nil)
 		case e.state == held:
-			sess = e.session
+			asked[e.session] = append(asked[e.session], i)
+		default:
+			asked[s.sessions[0]] = append(asked[s.sessions[0]], i)
 		}
-		asked[sess] = append(asked[sess], i)
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
 	for sess, items := range asked {
 		group.Go(func() {
-			c := &call{}
+			c := &call{function: ping}
 			for _, i := range items {
 				c.ttl = max(c.ttl, reqs[i].TTL)
 			}
-			var err error
-			if sess != nil {
-				err = sess.do(ctx, c)
-			}
+			err := sess.do(ctx, c)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, i := range items {
-				e := s.owners[owned{reqs[i].Name, reqs[i].Owner}]
-				switch {
-				case e == nil || e.state == ending:
-					entries[i].State = driver.Lost
-				case err != nil:
-					errs[i] = err
-				case e.state == held && e.session != sess && !e.keeps(reqs[i].TTL):
-					errs[i] = errors.New("the lock has just been granted")
-				case !time.Now().Before(e.until) || reqs[i].Token != 0 && reqs[i].Token != e.token:
-					entries[i].State = driver.Lost
-				default:
-					entries[i] = driver.Entry{State: driver.Waiting, Token: e.token}
-					if e.state == held {
-						entries[i].State = driver.Held
-					}
-					e.prolong(reqs[i].TTL)
-				}
+				entries[i], errs[i] = s.prolong(reqs[i], sess, err)
 			}
 		})
 	}
 	group.Wait()
 	return entries, cmp.Or(errs...)
+}
+
+// prolong applies the answer of a session to a renewal, and returns the entry. A place that was
+// granted meanwhile, in a session of its own, is still one: its owner is being notified. The caller
+// holds s.mu.
+func (s *Store) prolong(req driver.RenewRequest, sess *session, err error) (driver.Entry, error) {
+	e, now := s.owners[owned{req.Name, req.Owner}], time.Now()
+	switch {
+	case e == nil || e.state == ending || !now.Before(e.until) || req.Token != 0 && req.Token != e.token:
+		return driver.Entry{State: driver.Lost}, nil
+	case err != nil:
+		return driver.Entry{}, err
+	}
+	if until := now.Add(req.TTL); until.After(e.until) {
+		e.until = until
+	}
+	if e.state == held && e.session == sess {
+		return driver.Entry{State: driver.Held, Token: e.token}, nil
+	}
+	return driver.Entry{State: driver.Waiting}, nil
 }
 
 // List implements [driver.Store].
