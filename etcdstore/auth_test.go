@@ -89,7 +89,7 @@ func TestTLS(t *testing.T) {
 	} {
 		s, err := openText(t, text)
 		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		_, err = s.Acquire(ctx, request("owner", time.Minute))
 		cancel()
 		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) || strings.Contains(err.Error(), "secret") {

@@ -128,6 +128,10 @@ func mayChangeEntry(txn *pb.TxnRequest) bool {
 	return false
 }
 
+// patient is the bound of a request in tests: a disk that others keep busy holds up a member for
+// seconds.
+const patient = time.Minute
+
 func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 	var mu sync.Mutex
 	clients := map[driver.Store]*client{}
@@ -140,6 +144,7 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		Open: func(tb testing.TB) driver.Store {
 			c := dial(tb, cluster)
 			s := New(c.Client, &Options{Prefix: prefix})
+			s.writes.Bound = patient
 			mu.Lock()
 			defer mu.Unlock()
 			clients[s] = c

@@ -34,7 +34,7 @@ func open(t *testing.T, cluster ...*servers.Etcd) *Store { return openClient(t, 
 
 func openClient(t *testing.T, c *client) *Store {
 	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
-	s.writes.Bound = time.Minute // A disk that others keep busy holds up a member for seconds.
+	s.writes.Bound = patient
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

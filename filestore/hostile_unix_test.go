@@ -392,7 +392,7 @@ func TestGarbageInASession(t *testing.T) {
 	if _, err := openTest(t, s.dir).Break(t.Context(), "name", 0); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the next", time.Second, notices)
+	isTold(t, "the next", notices)
 }
 
 // A folder of the second edition is refused, and stays as it is.

@@ -19,15 +19,11 @@ func told(tb testing.TB, s *Store, owner string) <-chan time.Time {
 	return times
 }
 
-// within checks that a notice comes soon.
-func within(t *testing.T, what string, limit time.Duration, times <-chan time.Time) {
+// isTold checks that a notice comes long before a hold ends by its time.
+func isTold(t *testing.T, what string, notices <-chan time.Time) {
 	t.Helper()
-	began := time.Now()
 	select {
-	case at := <-times:
-		if took := at.Sub(began); took > limit {
-			t.Errorf("%s is told after %v", what, took)
-		}
+	case <-notices:
 	case <-time.After(20 * time.Second):
 		t.Errorf("%s is not told", what)
 	}
@@ -47,7 +43,6 @@ func waiting(t *testing.T, s *Store, req driver.Request) driver.Request {
 // The death of a holder leads to a notice for the first waiter, a Break to one for the owner of the
 // hold, and the turn of a waiter far behind to one for it, in other processes too.
 func TestTold(t *testing.T) {
-	const limit = 500 * time.Millisecond // 100 ms on a machine that has nothing else to do
 	dir := t.TempDir()
 	c := start(t, command("hold", dir, "name", "1h"))
 	c.number()
@@ -55,7 +50,7 @@ func TestTold(t *testing.T) {
 	req := waiting(t, first, request("name", time.Hour))
 	notices := told(t, first, req.Owner)
 	c.kill()
-	within(t, "the death of the holder", limit, notices)
+	isTold(t, "the death of the holder", notices)
 	renewedTo(t, first, req, driver.Held)
 
 	var stores []*Store
@@ -68,7 +63,7 @@ func TestTold(t *testing.T) {
 	if _, err := stores[0].Break(t.Context(), "name", 0); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the break of a hold", limit, notices)
+	isTold(t, "the break of a hold", notices)
 	last := len(stores) - 1
 	notices = told(t, stores[last], reqs[last].Owner)
 	for i, s := range stores[1:last] {
@@ -76,14 +71,13 @@ func TestTold(t *testing.T) {
 	}
 	renewedTo(t, stores[0], reqs[0], driver.Held)
 	stores[0].Session().Close()
-	within(t, "the death of the holder, to one that was far behind,", limit, notices)
+	isTold(t, "the death of the holder, to one that was far behind,", notices)
 	renewedTo(t, stores[last], reqs[last], driver.Held)
 }
 
 // The end of one of several holds leads to a notice for the first waiter. So does the death of one
 // of several processes, and the end of a waiter before it.
 func TestToldOfOneOfSeveral(t *testing.T) {
-	const limit = 500 * time.Millisecond
 	dir := t.TempDir()
 	s, other := openTest(t, dir), openTest(t, dir)
 	several := func(limit int) driver.Request {
@@ -103,11 +97,11 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	first, second := waiting(t, s, several(3)), waiting(t, s, several(3))
 	notices := told(t, s, first.Owner)
 	released(t, other, goes)
-	within(t, "the end of one of several", limit, notices)
+	isTold(t, "the end of one of several", notices)
 	held(first, driver.Held)
 	notices = told(t, s, second.Owner) // which has not looked since
 	dies.kill()
-	within(t, "the death of one of several", limit, notices)
+	isTold(t, "the death of one of several", notices)
 	held(second, driver.Held)
 
 	writer := waiting(t, other, several(0))
@@ -118,7 +112,7 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	held(reader, driver.Waiting)
 	notices = told(t, s, reader.Owner)
 	released(t, other, writer)
-	within(t, "the end of the writer", limit, notices)
+	isTold(t, "the end of the writer", notices)
 	held(reader, driver.Held)
 
 	dies = start(t, command("hold", dir, "name", "1h"))
@@ -126,7 +120,7 @@ func TestToldOfOneOfSeveral(t *testing.T) {
 	reader = waiting(t, s, several(driver.Shared))
 	notices = told(t, s, reader.Owner)
 	dies.kill()
-	within(t, "the death of a waiting writer", limit, notices)
+	isTold(t, "the death of a waiting writer", notices)
 	held(reader, driver.Held)
 }
 
@@ -173,7 +167,7 @@ func TestToldAfterOthersEnded(t *testing.T) {
 			})
 			time.Sleep(20 * time.Millisecond)
 			next.Session().Close()
-			within(t, "the death of the holder", 500*time.Millisecond, notices)
+			isTold(t, "the death of the holder", notices)
 		})
 	}
 }
@@ -181,7 +175,7 @@ func TestToldAfterOthersEnded(t *testing.T) {
 // A place is told to look when what it waits for has ended by its time, also if that was set nearer
 // meanwhile, or if the place has come to the front.
 func TestToldOfAnEnd(t *testing.T) {
-	const ttl, limit = 2 * time.Second, 3500 * time.Millisecond
+	const ttl, limit = 2 * time.Second, 20 * time.Second
 	for what, c := range map[string]struct {
 		ttl     time.Duration
 		happens func(holder, other *Store, hold, before driver.Request)
@@ -238,10 +232,10 @@ func TestDeadDetachedWaiter(t *testing.T) {
 	place := waiting(t, last, request("name", time.Hour))
 	notices := told(t, last, place.Owner)
 	dead.Session().Close()
-	within(t, "the death of the waiter", 500*time.Millisecond, notices)
+	isTold(t, "the death of the waiter", notices)
 	renewedTo(t, last, place, driver.Waiting)
 	holder.Session().Close()
-	within(t, "the death of the holder", 500*time.Millisecond, notices)
+	isTold(t, "the death of the holder", notices)
 	renewedTo(t, last, place, driver.Held)
 }
 
@@ -265,5 +259,5 @@ func TestDiesAsAPlaceIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the death", 500*time.Millisecond, notices)
+	isTold(t, "the death", notices)
 }

@@ -233,7 +233,7 @@ func TestPromotion(t *testing.T) {
 		return value[int64](t, fast, "SELECT count(*) FROM pg_stat_replication") == 0
 	})
 	_, forgotten := grant(t, fast, "forgotten", time.Hour)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // time enough to send it
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // time enough to send it
 	defer cancel()
 	if res, err := safe.Acquire(ctx, request("unconfirmed", time.Hour)); err == nil || driver.IsNotApplied(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire that no standby confirms: %+v, %v, want it unknown", res, err)

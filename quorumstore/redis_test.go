@@ -22,7 +22,7 @@ import (
 )
 
 // patient gives the nodes time enough on a machine that is busy.
-const patient = 4 * time.Second
+const patient = 20 * time.Second
 
 // open makes a quorum that has clients of its own to the addresses.
 func open(tb testing.TB, prefix string, addrs []string) *quorumstore.Store {

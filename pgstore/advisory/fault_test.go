@@ -172,7 +172,7 @@ func TestSilentServer(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err := call(ctx)
-				if took := time.Since(began); err == nil && what != "Renew" || took > timeout+time.Second { // It may be lost.
+				if took := time.Since(began); err == nil && what != "Renew" || took > timeout+2*time.Second { // It may be lost.
 					t.Errorf("%s with a deadline in %v returns after %v: %v, want an error", what, timeout, took, err)
 				}
 			})
@@ -255,8 +255,8 @@ func TestHungHolder(t *testing.T) {
 	proxy.Hold(faultproxy.Up)
 	began := time.Now()
 	takes(t, other, "name")
-	if took := time.Since(began); took < 1500*time.Millisecond || took > 5*time.Second {
-		t.Errorf("the holder was succeeded after %v, want two seconds and a half", took)
+	if took := time.Since(began); took < 1500*time.Millisecond || took > pgtest.Bound {
+		t.Errorf("the holder was succeeded after %v, want two seconds and a half on an idle machine", took)
 	}
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("the holder is %v, want lost", got)
