@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -82,8 +83,8 @@ func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions
 		secure = query.Bool("tls", false)
 	}
 	for _, host := range hosts {
-		if host != "" {
-			o.Addrs = append(o.Addrs, withDefaultPort(host, port))
+		if at := (&url.URL{Host: host}); host != "" {
+			o.Addrs = append(o.Addrs, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), port)))
 		}
 	}
 	if len(path) > 0 && path[0] != "" {
@@ -100,19 +101,4 @@ func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions
 		o.Dialer = dialerOfTLS(o.TLSConfig)
 	}
 	return o, nil
-}
-
-// withDefaultPort adds the missing parts to host:port.
-func withDefaultPort(hostPort, port string) string {
-	if host, given, err := net.SplitHostPort(hostPort); err == nil {
-		if given != "" {
-			port = given
-		}
-		hostPort = host
-	}
-	host := strings.Trim(hostPort, "[]")
-	if host == "" {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, port)
 }
