@@ -191,8 +191,6 @@ func (l *lease) ask(sent time.Duration) (now time.Duration) {
 			l.refuse(now)
 			return now
 		}
-	case now >= sent+driver.Validity(o.TTL):
-		r.sent, err = now, errAnsweredLate // No outage is older than an answer.
 	default:
 		entry.State, r.asked = driver.Held, o.TTL
 	}
@@ -285,7 +283,7 @@ func (l *lease) restart(due time.Duration, absent bool) {
 		return
 	}
 	if !absent || l.state == granted {
-		l.releaseInBackground(l.state == requesting)
+		l.releaseInBackground(0, l.state == requesting)
 	}
 	l.state, l.due = unsent, due
 }
@@ -299,12 +297,13 @@ func (l *lease) giveUp() error {
 		if err == nil {
 			err = l.lastKnown()
 		}
-		err = &waitError{waited: c.clock.now() - l.began, ctxErr: cut, cause: context.Cause(l.ctx), lastErr: err}
+		waited := (c.clock.now() - l.began).Round(time.Millisecond)
+		err = waitError{fmt.Errorf("gave up after %v (%w): %w", waited, context.Cause(l.ctx), err), cut}
 	case err == nil:
 		err = ErrClosed
 	}
 	if l.ticket == nil && l.state > unsent {
-		l.releaseInBackground(l.state == requesting)
+		l.releaseInBackground(0, l.state == requesting)
 	}
 	l.finish(nil)
 	return err
@@ -409,13 +408,8 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	return pause
 }
 
-var (
-	// errNotAnswered is the error while nothing is known of a name.
-	errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
-
-	// errAnsweredLate is the error of a grant that came after its end.
-	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
-)
+// errNotAnswered is the error while nothing is known of a name.
+var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 
 // errWaited is the cause of the end of a wait that Options.Wait bounds.
 func errWaited(wait time.Duration) error {
@@ -477,12 +471,9 @@ type Backoff struct {
 
 // nthDelay returns the n-th pause, counting from 0.
 func (b Backoff) nthDelay(n int) time.Duration {
-	d := b.Min
-	for ; n > 0 && d < b.Max/2; n-- {
-		d *= 2
-	}
-	if n > 0 {
-		d = b.Max
+	d := b.Max
+	if n = min(n, 62); b.Min <= d>>n {
+		d = b.Min << n
 	}
 	return max(jitter(d), time.Millisecond)
 }

@@ -22,8 +22,8 @@ import (
 // each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least
 // one ([ErrInvalid]).
 //
-// When ctx ends, AcquireAll returns as Acquire does, and goes on releasing in the background. When
-// Wait is over, it returns when it has released what it has got, as by [Lock.Release].
+// When ctx ends or Wait is over, it returns when it has released what it has got, as by
+// [Lock.Release].
 //
 // Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
 // is held.
@@ -82,15 +82,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op 
 			}
 			err = opErrorAll("acquire", names, err)
 		}
-		released := make(chan struct{})
-		c.activeCalls.Go(func() {
-			forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
-			close(released)
-		})
-		select {
-		case <-released:
-		case <-ctx.Done():
-		}
+		forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
 		if op == opTry || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			return nil, err
 		}

@@ -135,16 +135,11 @@ func storeError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// A waitError reports that a wait was cut short, and what was last known.
+// A waitError reports that a wait was cut short. It matches ctx.Err(), too: for Options.Wait that is
+// context.DeadlineExceeded.
 type waitError struct {
-	waited  time.Duration
-	ctxErr  error // ctx.Err(), which is context.DeadlineExceeded for Options.Wait
-	cause   error // context.Cause
-	lastErr error // what was last known of the lock
+	error
+	ctxErr error
 }
 
-func (e *waitError) Error() string {
-	return fmt.Sprintf("gave up after %v (%v): %v", e.waited.Round(time.Millisecond), e.cause, e.lastErr)
-}
-
-func (e *waitError) Unwrap() []error { return []error{e.ctxErr, e.cause, e.lastErr} }
+func (e waitError) Unwrap() []error { return []error{e.error, e.ctxErr} }

@@ -115,16 +115,9 @@ const pingTTL = 10 * time.Second
 // Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store had
 // answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
 func (c *Client) Ping(ctx context.Context) error {
-	if err := c.ping(ctx); err != nil {
-		return fmt.Errorf("holdfast: ping: %w", err)
-	}
-	return nil
-}
-
-func (c *Client) ping(ctx context.Context) error {
 	name := "holdfast.ping/" + rand.Text()[:16]
 	if err := c.begin(ctx, nil, name); err != nil {
-		return err
+		return fmt.Errorf("holdfast: ping: %w", err)
 	}
 	defer c.activeCalls.Done()
 	req := driver.Request{Name: c.config.Prefix + name, Owner: rand.Text(), Holder: c.config.Holder, TTL: pingTTL}
@@ -139,11 +132,13 @@ func (c *Client) ping(ctx context.Context) error {
 	}
 	switch cut := ctx.Err(); {
 	case err != nil && cut != nil:
-		return fmt.Errorf("%w: %w", errNotAnswered, cut)
+		err = fmt.Errorf("%w: %w", errNotAnswered, cut)
 	case err != nil:
-		return storeError(ctx, err)
-	case !works:
-		return fmt.Errorf("%w: a name that is new is held, or not held after its grant", ErrUnavailable)
+		err = storeError(ctx, err)
+	case works:
+		return nil
+	default:
+		err = fmt.Errorf("%w: a name that is new is held, or not held after its grant", ErrUnavailable)
 	}
-	return nil
+	return fmt.Errorf("holdfast: ping: %w", err)
 }

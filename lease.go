@@ -236,7 +236,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 			result = &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case result != nil:
 			if errors.Is(result, ErrUnavailable) && !c.closed {
-				l.releaseInBackground(false)
+				l.releaseInBackground(0, false)
 			}
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
@@ -257,9 +257,9 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 
 // releaseInBackground releases what the store may have of the owner of a lease. The caller holds
 // c.mu, and is a call that Close waits for, unless the Client is not closed.
-func (l *lease) releaseInBackground(unanswered bool) {
+func (l *lease) releaseInBackground(keepUntil time.Duration, unanswered bool) {
 	c, owner, patience := l.c, l.owner, l.longest+l.c.guarantees.Grain
-	c.activeCalls.Go(func() { _ = l.sendReleases(owner, 0, patience, c.closing, unanswered) })
+	c.activeCalls.Go(func() { _ = l.sendReleases(owner, keepUntil, patience, c.closing, unanswered) })
 }
 
 // sendReleases sends releases for an owner of the lease until one is answered, or for patience

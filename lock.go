@@ -110,35 +110,28 @@ func (l *Lock) Context() context.Context {
 // If it fails with ErrUnavailable the lock may or may not have been extended, and is held at least
 // until Deadline. Other errors are those of [Lock.Err].
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
-	if err := l.extendLease(ctx, d); err != nil {
-		return opError("extend", l.Name(), err)
-	}
-	return nil
-}
-
-func (l *Lock) extendLease(ctx context.Context, d time.Duration) error {
 	c := l.c
-	if err := checkTTL(d); err != nil {
-		return err
+	err := cmp.Or(checkTTL(d), l.Err())
+	if err == nil {
+		err = c.begin(ctx, nil)
 	}
-	if err := l.Err(); err != nil {
-		return err
-	}
-	if err := c.begin(ctx, nil); err != nil {
-		return err
+	if err != nil {
+		return opError("extend", l.Name(), err)
 	}
 	defer c.activeCalls.Done()
 	c.mu.Lock()
-	end := l.contextErr()
-	if end == nil {
+	if err = l.contextErr(); err == nil {
 		l.lease.inFlight++
 	}
 	c.mu.Unlock()
-	if end != nil {
-		return end
+	if err == nil {
+		unknown := c.renewLeases(ctx, d, []*lease{l.lease})
+		err = cmp.Or(l.Err(), unknown)
 	}
-	unknown := c.renewLeases(ctx, d, []*lease{l.lease})
-	return cmp.Or(l.Err(), unknown)
+	if err != nil {
+		err = opError("extend", l.Name(), err)
+	}
+	return err
 }
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be
@@ -166,52 +159,32 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	}
 	c.mu.Lock()
 	l.working = l.working && !byDo
-	end := l.contextErr()
-	if end != nil && lease.state == held && !byDo { // ReleaseAll waits for work, or others have the lease.
+	i, others := slices.Index(lease.locks, l), len(lease.locks) > 1
+	switch end := l.contextErr(); {
+	case i < 0, end != nil && lease.state == held && !byDo: // It was released, or ReleaseAll waits for work.
+	case others && keep > 0:
 		c.mu.Unlock()
-		if keep > 0 {
-			return end
-		}
-		return nil
-	}
-	if i := slices.Index(lease.locks, l); i < 0 || len(lease.locks) > 1 { // Others have the lease, or it was lost.
-		defer c.mu.Unlock()
-		if i >= 0 && keep > 0 {
-			return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
-		}
-		if i >= 0 {
-			lease.locks = slices.Delete(lease.locks, i, i+1)
-			l.endContext(&ErrReleased)
-		}
-		if end = l.contextErr(); keep > 0 || errors.Is(end, ErrLost) {
-			return end
-		}
-		return nil
-	}
-	if lease.end(&ErrReleased) {
+		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
+	case others:
+		lease.locks = slices.Delete(lease.locks, i, i+1)
+		l.endContext(&ErrReleased)
+	case lease.end(&ErrReleased):
 		return lease.release(keepUntil, true)
-	}
-	if end = l.contextErr(); !errors.Is(end, ErrLost) { // released before, or handed over
-		c.mu.Unlock()
-		if keep > 0 {
-			return end
+	case errors.Is(end, ErrLost):
+		lease.locks = nil // It is released once.
+		if !errors.Is(end, ErrTaken) && !c.closed {
+			lease.releaseInBackground(keepUntil, false)
 		}
+	case keep == 0: // It was released, or handed over.
+		c.mu.Unlock()
 		return lease.awaitFinish()
 	}
-	lease.locks = nil // It is released once.
-	inStore := !errors.Is(end, ErrTaken)
-	switch {
-	case inStore && keep > 0 && !c.closed:
-		c.activeCalls.Add(1)
-		defer c.activeCalls.Done()
-		c.mu.Unlock()
-		_ = lease.sendReleases(lease.owner, keepUntil, c.config.RequestTimeout, nil, false) // the caller gets the loss
-		return end
-	case inStore && !c.closed:
-		lease.releaseInBackground(false)
-	}
+	end := l.contextErr()
 	c.mu.Unlock()
-	return end
+	if keep > 0 || errors.Is(end, ErrLost) {
+		return end
+	}
+	return nil
 }
 
 // ReleaseKeep releases the lock as Release does, and keeps the name taken: nobody can acquire it

@@ -201,7 +201,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 	default:
 		l.look = failed // It is not passed on.
 		if entry.State != driver.Lost {
-			l.releaseInBackground(false)
+			l.releaseInBackground(0, false)
 		}
 	}
 	c.mu.Unlock()

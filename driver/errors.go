@@ -29,16 +29,14 @@ var (
 
 // A RetryError is the reply of a server that cannot serve the request now and expects to serve it
 // later: it is loading its data, is moving the name to another node, has no connection to spare, or
-// grants nothing for a while after a restart. It matches [ErrNotApplied]: the request had no effect
-// and never will have one. A waiting call of package holdfast tries again, for as long as its own
-// bound allows. A single attempt does so for After up to 250 ms, and for a request timeout at most;
-// it returns any other error at once.
+// grants nothing for a while after a restart. It matches [ErrNotApplied]. A waiting call of package
+// holdfast tries again, for as long as its own bound allows. A single attempt does so for After up
+// to 250 ms, and for a request timeout at most.
 type RetryError struct {
 	// Err is the reply of the server. It must not be nil.
 	Err error
 
-	// After is how long it will take until the server can serve the request, 0 if that is not
-	// known.
+	// After is how long it will take until the server can serve the request; 0 if not known.
 	After time.Duration
 }
 
@@ -49,10 +47,7 @@ func (e *RetryError) Error() string {
 	return e.Err.Error()
 }
 
-// Is reports whether target is ErrNotApplied.
-func (e *RetryError) Is(target error) bool { return target == ErrNotApplied }
-
-func (e *RetryError) Unwrap() error { return e.Err }
+func (e *RetryError) Unwrap() []error { return []error{e.Err, ErrNotApplied} }
 
 // NotApplied returns an error with the text of err that matches both err and [ErrNotApplied]. An
 // err that says so already, and nil, are returned as they are.

@@ -5,8 +5,7 @@ import "time"
 // Guarantees are what a store promises. What is not claimed it refuses. What no field names
 // (Lookup, List, Break, Detached, Metadata) it does or refuses.
 type Guarantees struct {
-	// Store is the kind of store in a word, for messages and logs: "memory".
-	Store string
+	Store string // the kind of store in a word, for messages and logs: "memory"
 
 	// Fencing means that every grant has a token, as the package comment describes.
 	Fencing bool
@@ -19,11 +18,8 @@ type Guarantees struct {
 	// 1, perhaps except Shared.
 	Limits bool
 
-	// Keep means that the store does ReleaseRequest.Keep.
-	Keep bool
-
-	// Tokens is the greatest Request.Tokens; 0 means 1.
-	Tokens int
+	Keep   bool // the store does ReleaseRequest.Keep
+	Tokens int  // the greatest Request.Tokens; 0 means 1
 
 	// Grain is how much longer than its TTL, Place or Keep an entry may last. None ends sooner. 0
 	// means a millisecond. A store without a clock of its own counts from when it has first seen an

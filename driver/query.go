@@ -29,13 +29,9 @@ func NewQuery(u *url.URL) *Query {
 
 // String returns the parameter, or def if it is absent.
 func (q *Query) String(name, def string) string {
-	values, ok := q.unread[name]
-	if !ok {
-		return def
-	}
-	delete(q.unread, name)
-	if len(values) > 1 {
-		q.setError("parameter %q is given %d times", name, len(values))
+	values := append(q.Strings(name), def)
+	if len(values) > 2 {
+		q.setError("parameter %q is given %d times", name, len(values)-1)
 	}
 	return values[0]
 }

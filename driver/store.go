@@ -93,12 +93,9 @@ type Notifier interface {
 // A Request is a request to acquire a name. Its entry is granted if it is one of the holds. If it
 // is not, it waits if it has a Place; otherwise there is no entry.
 type Request struct {
-	// Name is the lock, Owner the secret of this acquisition, and Holder the public name of the
-	// client.
-	Name, Owner, Holder string
-
-	// TTL is how long a hold lasts unless it is renewed, and up to Guarantees.Grain longer.
-	TTL time.Duration
+	Name, Owner string        // the lock, and the secret of this acquisition
+	Holder      string        // the public name of the client
+	TTL         time.Duration // how long a hold lasts unless it is renewed
 
 	// Place is how long a place lasts unless it is renewed; 0 means that the entry does not wait. A
 	// store without Guarantees.Queue may answer that it does not wait, too.
@@ -149,8 +146,7 @@ type RenewRequest struct {
 	// it means whatever entry the owner has.
 	Token int64
 
-	// TTL is how long the entry lasts from now at least.
-	TTL time.Duration
+	TTL time.Duration // how long the entry lasts from now at least
 }
 
 // An Entry is what the owner of a RenewRequest has.
@@ -176,9 +172,7 @@ func (s State) String() string {
 // A ReleaseRequest is a request to end the entry of an owner.
 type ReleaseRequest struct {
 	Name, Owner string
-
-	// Keep is how long the name stays taken from now; 0 frees it.
-	Keep time.Duration
+	Keep        time.Duration // how long the name stays taken from now; 0 frees it
 }
 
 // A Record describes one hold or keep, for people and tools. It is a picture of the past: by the
