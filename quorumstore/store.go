@@ -18,10 +18,11 @@ const DefaultTimeout = 500 * time.Millisecond
 
 // Options configure a Store. The zero value, and nil, are good defaults.
 type Options struct {
-	// Timeout is the time for a node to reply to a request; 0 means [DefaultTimeout]. It is what an
-	// operation can take at most while no majority replies, and costs nothing while one does. It
-	// should be several round trips to the farthest node, and well below a third of the shortest
-	// TTL in use. A late request goes on for as long again, so that its outcome is known.
+	// Timeout is the time for a node to reply to a request, an hour at most; 0 means
+	// [DefaultTimeout]. It is what an operation can take at most while no majority replies, and
+	// costs nothing while one does. It should be several round trips to the farthest node, and well
+	// below a third of the shortest TTL in use. A late request goes on for as long again, so that
+	// its outcome is known.
 	Timeout time.Duration
 
 	// CloseStores makes Close close the nodes too.
@@ -62,7 +63,7 @@ func New(nodes []driver.Store, o *Options) *Store {
 	s := &Store{
 		need:       len(nodes)/2 + 1,
 		guarantees: combineGuarantees(nodes),
-		timeout:    cmp.Or(max(o.Timeout, 0), DefaultTimeout),
+		timeout:    min(cmp.Or(max(o.Timeout, 0), DefaultTimeout), time.Hour),
 		ownsNodes:  o.CloseStores,
 		closing:    make(chan struct{}),
 		entries:    map[[2]string]*entry{},

@@ -2,10 +2,13 @@ package quorumstore
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
+	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // What only a minority has is no hold; what may have a majority is unclear.
@@ -43,4 +46,13 @@ func TestLookupAndList(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A Timeout may be of any length.
+func TestGreatestTimeout(t *testing.T) {
+	s := New([]driver.Store{memstore.New(), memstore.New(), memstore.New()}, &Options{Timeout: math.MaxInt64, CloseStores: true})
+	defer s.Close()
+	if res, err := s.Acquire(t.Context(), request("owner")); err != nil || !res.Granted {
+		t.Errorf("Acquire: %+v, %v", res, err)
+	}
 }

@@ -65,8 +65,6 @@ func (s *Store) explainReply(reply error) error {
 		return fmt.Errorf("%w: this server is no Sentinel, whose port is mostly 26379 (%s)", driver.ErrInvalid, firstLine(reply.Error()))
 	case is("unknown command", "Unknown command"):
 		return fmt.Errorf("%w: the server does not run Lua scripts (%s)", driver.ErrUnsupported, firstLine(reply.Error()))
-	case is("OOM "):
-		return driver.NotApplied(hint(reply, "the server has no memory left"))
 	case is(transientErrors...):
 		return &driver.RetryError{Err: errors.New(firstLine(reply.Error()))}
 	}
@@ -86,9 +84,10 @@ var inScript = sync.OnceValue(func() *regexp.Regexp {
 
 // transientErrors are the error codes of a server that will serve the request later: it is reading
 // its data, gives a slot away, has lost its master or its replicas, runs a long script of another
-// client, or has no connection to spare.
+// client, or has no memory, disk or connection to spare.
 var transientErrors = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN ", "NOREPLICAS ", "BUSY ", "MOVED ", "ASK ", "max number of clients",
+	"OOM ", "MISCONF ",
 	"Script attempted to access a non local key", // in the slot of the lock: it is being moved
 }
 

@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -227,24 +228,74 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	}
 }
 
-// A full server releases, and admits the next when it has room again.
-func TestReleaseOnAFullServer(t *testing.T) {
+// A full server renews, releases, and admits the next by its renewal. What it refuses is waited for.
+func TestFullServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	held := grant(t, s, "name", time.Minute)
-	next := request("name", time.Minute)
-	next.Place = time.Minute
-	if res, err := s.Acquire(t.Context(), next); err != nil || !res.Waiting {
-		t.Fatal(res, err)
+	held, reader := grant(t, s, "name", time.Minute), request("shared", time.Minute)
+	next, second := request("name", time.Minute), request("name", time.Minute)
+	next.Place, second.Place, reader.Limit = time.Minute, time.Minute, driver.Shared
+	for _, req := range []driver.Request{next, second, reader} {
+		if res, err := s.Acquire(t.Context(), req); err != nil || res.Waiting != (req.Place > 0) {
+			t.Fatal(res, err)
+		}
 	}
 	server.Do("CONFIG", "SET", "maxmemory", "1")
+	wantAll := func(want map[*driver.Request]driver.State) {
+		t.Helper()
+		for req, state := range want {
+			if got := renew(t, s, *req); got != state {
+				t.Errorf("the entry with a limit of %d, a place for %v: %v, want %v", req.Limit, req.Place, got, state)
+			}
+		}
+	}
+	wantAll(map[*driver.Request]driver.State{&held: driver.Held, &reader: driver.Held, &next: driver.Waiting, &second: driver.Waiting})
 	if !release(t, s, held) {
 		t.Error("a full server has not released")
 	}
-	server.Do("CONFIG", "SET", "maxmemory", "0")
-	if state := renew(t, s, next); state != driver.Held {
-		t.Errorf("the first in line is %v", state)
+	wantAll(map[*driver.Request]driver.State{&next: driver.Held, &second: driver.Waiting})
+	if _, err := s.Acquire(t.Context(), request("other", time.Minute)); !driver.IsNotApplied(err) || !errors.As(err, new(*driver.RetryError)) {
+		t.Errorf("Acquire: %v, want that it can be tried again", err)
+	}
+}
+
+// Many readers that have ended together are in the way of nobody, nor are as many dead places.
+func TestManyThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	for name, place := range map[string]time.Duration{"readers": 0, "places": 500 * time.Millisecond} {
+		if held := grant(t, s, name, time.Second); place == 0 {
+			release(t, s, held)
+		}
+		for range 4 {
+			all := make([]*call, 1000)
+			for i := range all {
+				req := request(name, time.Second)
+				req.Limit, req.Place = driver.Shared, place
+				all[i] = s.acquireCall(&req)
+			}
+			sendTogether(s, all...)
+		}
+	}
+	live := request("readers", time.Minute)
+	live.Limit = driver.Shared
+	if res, err := s.Acquire(t.Context(), live); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	time.Sleep(1100 * time.Millisecond) // All others end.
+	if records, err := s.Lookup(t.Context(), "readers"); err != nil || len(records) != 1 {
+		t.Errorf("%d holds, %v, want the one that lives", len(records), err)
+	}
+	for {
+		res, err := s.Acquire(t.Context(), request("places", time.Minute))
+		if res.Granted {
+			break
+		}
+		if !errors.As(err, new(*driver.RetryError)) {
+			t.Fatalf("Acquire: %+v, %v, want it granted, or to be tried again", res, err)
+		}
 	}
 }
 

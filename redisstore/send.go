@@ -148,10 +148,11 @@ func (s *Store) readReply(c *call) (any, error) {
 
 // explainFailure explains the error reply to a call.
 func (s *Store) explainFailure(c *call, text string) error {
-	if known := errorText(text); strings.HasPrefix(known, "value is not an integer") || strings.HasPrefix(known, "WRONGTYPE ") {
-		return fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), and %q (a hash) one is something else, see TYPE and GET: "+
-			"DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
-			driver.ErrCorrupt, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix, c.queue, c.entries, firstLine(text))
+	if known := errorText(text); strings.HasPrefix(known, "value is not an integer") || strings.HasPrefix(known, "WRONGTYPE ") ||
+		strings.HasPrefix(known, "increment or decrement would overflow") {
+		return fmt.Errorf("%w: of the keys %q (a number), %q and %q (sorted sets), %q (a hash), and with a RestartGuard %q (a text) one is "+
+			"something else, see TYPE and GET: DEL that one only; without the first, tokens begin anew at the server's clock (%s)",
+			driver.ErrCorrupt, c.tag+s.prefix+counterSuffix, c.tag+s.prefix+aheadSuffix, c.queue, c.entries, s.prefix+guardSuffix, firstLine(text))
 	}
 	return s.explainReply(errors.New(text))
 }

@@ -24,7 +24,8 @@ type Options struct {
 	// NoPrefix makes the name of a lock its key, and ignores Prefix.
 	NoPrefix bool
 
-	// RestartGuard makes a server that may have forgotten locks grant none for this long. It may
+	// RestartGuard makes a server that may have forgotten locks grant none for this long. All
+	// clients of a prefix need the same: a shorter one ends the abstention for all. A server may
 	// have forgotten locks if it was started anew without them, was flushed, or was promoted from a
 	// replica. RestartGuard must be at least the longest TTL in use, and the longest time for which
 	// a name is kept (ReleaseKeep, the window of a ratelimit): then all that was forgotten has

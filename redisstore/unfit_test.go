@@ -27,6 +27,7 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 		"that is a replica":          {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }},
 		"without memory":             {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }},
 		"with a text for a counter":  {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("SET", "lock:\x1fcounter", "x") }},
+		"at the end of its counter":  {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("SET", "lock:\x1fcounter", "9223372036854775807") }},
 		"without scripts":            {want: holdfast.ErrUnsupported, args: []string{"--rename-command", "EVALSHA", ""}},
 		"that forbids scripts to us": {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("ACL", "SETUSER", "default", "-evalsha") }},
 	} {

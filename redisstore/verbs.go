@@ -23,6 +23,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	c := s.acquireCall(&req)
 	reply, err := s.runCall(ctx, c)
+	if driver.IsNotApplied(err) {
+		s.listener.notices.Forget(req.Name, req.Owner)
+	}
 	if err != nil {
 		return driver.Result{}, err
 	}

@@ -70,7 +70,8 @@ local function verb(lock, queue, entries, owner, floor)
   s:settle()
   local free = not s:front() and not s.blocked and s.n < math.min(s.least, limit)
   if not free and place == '0' then
-    return {'refused', 0, s:describe(s:holds(32))[1]}
+    return s.blocked and s.n == 0 and {'failed', 0, 'TRYAGAIN places that have ended are in the way'} or
+      {'refused', 0, s:describe(s:holds(32))[1]}
   end
   local bar = free and s:barred()
   local token = bar or makeToken(lock, floor)

