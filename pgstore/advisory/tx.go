@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -77,28 +78,35 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if err != nil || name == "" {
 		return false, cmp.Or(err, fmt.Errorf("%w: the name of the lock is empty", driver.ErrInvalid))
 	}
-	function, suffix, result := "advisory_xact_lock", "", " IS NOT NULL" // It returns void.
+	function, shared, result := "advisory_xact_lock", "", " IS NOT NULL" // It returns void.
 	if try {
 		function, result = "try_advisory_xact_lock", ""
 	}
 	if opts.Shared {
-		suffix = "_shared"
+		shared = "_shared"
 	}
-	// Without arguments, and with the simple protocol, no statement is prepared: some poolers
-	// support none.
-	statement := fmt.Sprintf("SELECT CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_%s%s(%s)%s END", function, suffix, key.literals(), result)
-	var answer *bool // nil from a standby
+	// A statement without arguments whose rows are not read is not prepared, also not by database/sql
+	// with pgx: some poolers support no prepared statements. The answer is the number of rows.
+	const standby = 2
+	statement := fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_is_in_recovery() THEN %d WHEN pg_catalog.pg_%s%s(%s)%s THEN 1 ELSE 0 END)",
+		standby, function, shared, key.literals(), result)
+	var rows int64
 	switch tx := tx.(type) {
 	case pgx.Tx:
-		err = tx.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&answer)
+		var tag pgconn.CommandTag
+		tag, err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol)
+		rows = tag.RowsAffected()
 	case *sql.Tx:
-		err = tx.QueryRowContext(ctx, statement).Scan(&answer)
+		var res sql.Result
+		if res, err = tx.ExecContext(ctx, statement); err == nil {
+			rows, err = res.RowsAffected()
+		}
 	}
-	if err == nil && answer == nil {
+	if err == nil && rows == standby {
 		err = errStandby
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock %q for the transaction: %w", name, err)
 	}
-	return *answer, nil
+	return rows == 1, nil
 }
