@@ -3,7 +3,6 @@
 package advisory
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -117,45 +115,6 @@ func TestFailedAfterLock(t *testing.T) {
 		t.Errorf("Renew of a hold beside them: %v, want held", got)
 	}
 	refused(t, other, kept.Name)
-}
-
-// A Migrate that hangs holds up no session for long.
-func TestMigrateHangs(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Postgres()
-	opts := keysOf(t)
-	opts.TokenSequence = "holdfast_hanging"
-	proxy := faultproxy.Start(t, server.Addr)
-	hangs, s := open(t, proxy.Addr(), opts), open(t, server.Addr, opts)
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Mark(func(request []byte) bool { return bytes.Contains(request, []byte("CREATE SEQUENCE")) })
-	proxy.HoldMarked(faultproxy.Down)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = hangs.Migrate(t.Context()) // The server ends it.
-	}()
-	pgtest.Eventually(t, "lock of the sequence", func() bool {
-		return pgtest.QueryValue[bool](t, s.pool, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid::bigint << 32 | objid::bigint = $1", int64(sequenceLockKey))
-	})
-	takes(t, s, "name")
-	proxy.PassMarked(faultproxy.Down)
-	<-ended
-}
-
-// Calls of one batch for a name are carried out in their order.
-func TestOneBatch(t *testing.T) {
-	t.Parallel()
-	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	release, first, second := unlocking(s, req), attempt(s, "name"), attempt(s, "name")
-	s.sessions[0].send(t.Context(), []*call{release, first, second})
-	if !release.done || !first.done || second.done || second.err != nil {
-		t.Errorf("a release and two attempts: %v, %v, %v, %v, want the first to have it", release.done, first.done, second.done, second.err)
-	}
-	refused(t, other, "name")
 }
 
 // attempt returns the call of an Acquire.
