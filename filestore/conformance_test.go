@@ -18,9 +18,13 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: newBacking})
 }
 
-// The store keeps the rule of the queue.
+// The store keeps the rule of the queue. No place looks by itself.
 func TestHistories(t *testing.T) {
-	queuetest.Run(t, nil, 100*time.Millisecond, func(tb testing.TB) driver.Notifier { return openTest(tb, tb.TempDir()) })
+	queuetest.Run(t, nil, 100*time.Millisecond, func(tb testing.TB) driver.Notifier {
+		s := openTest(tb, tb.TempDir())
+		s.lookStep = time.Hour
+		return s
+	})
 }
 
 func newBacking(tb testing.TB) drivertest.Backing {
@@ -28,7 +32,7 @@ func newBacking(tb testing.TB) drivertest.Backing {
 	var mu sync.Mutex
 	var opened []*faultyStore
 	boots := time.Duration(0)
-	crash := func(_ testing.TB, s driver.Store) { s.(*faultyStore).Session().Close() }
+	crash := func(_ testing.TB, s driver.Store) { s.(*faultyStore).die() }
 	open := func(tb testing.TB, skew time.Duration) driver.Store {
 		h, err := thisHost()
 		if err != nil {

@@ -10,10 +10,10 @@
 // notified of its turn at once.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
-// free from then on, and its places count no more. On Linux those that wait behind it are told at
-// once. On other systems the first of them sees it within 10 ms, the tenth within 100 ms. A process
-// that hangs or is stopped keeps its locks until their TTL, and a place for 20 s at most. Detached
-// holds outlive their process, until their TTL. The next waiter sees such an end within a second.
+// free from then on, and its places count no more. Waiters look for that, and for what has ended by
+// its time: the first every 0.1 s, the tenth every second, those behind every 2 s, and a hundred of
+// one Store every second. A process that hangs or is stopped keeps its locks until their TTL, and a
+// place for 20 s at most. Detached holds outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after
@@ -59,9 +59,7 @@
 // [driver.ErrCorrupt], that names the file. The names in the other files are not affected.
 //
 // A request reads all of a file: beside 1,000 shared holds one more takes half a millisecond. A
-// file with 8 MB, some 16,000 holds and places, gets no more. It becomes small again when nothing
-// in it is in use. The waiters of a Store watch 64 processes at a time. They detect the death of
-// any other when they look at their places.
+// file with 8 MB, some 20,000 holds and places, gets no more.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +19,7 @@ import (
 )
 
 func init() {
-	roles["fill"], roles["descriptors"], roles["watches"] = roleFill, roleDescriptors, roleWatches
+	roles["fill"], roles["descriptors"] = roleFill, roleDescriptors
 }
 
 // While a process can open no more files, it does not take a dead holder for one that lives.
@@ -64,43 +63,6 @@ func roleDescriptors(s *Store, _ []string) error {
 		}
 		limit.Cur++
 	}
-}
-
-// A process that waits for more processes than it may open files renews what it holds.
-func TestDescriptorsOfWatches(t *testing.T) {
-	const names = 200
-	dir := t.TempDir()
-	for i := range names {
-		granted(t, openTest(t, dir), fmt.Sprint(i), time.Hour)
-	}
-	start(t, command("watches", dir, fmt.Sprint(names))).finish()
-}
-
-// roleWatches waits for names, and renews a hold of its own.
-func roleWatches(s *Store, args []string) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	limit.Cur = 200 // 64 kernel locks, 64 watches, and as many to spare
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	own := request("own", time.Hour)
-	if _, err := s.Acquire(context.Background(), own); err != nil {
-		return err
-	}
-	names, _ := strconv.Atoi(args[0])
-	for i := range names {
-		req := request(fmt.Sprint(i), time.Hour)
-		req.Place = time.Hour
-		if _, err := s.Acquire(context.Background(), req); err != nil {
-			return err
-		}
-	}
-	time.Sleep(200 * time.Millisecond) // The watches begin.
-	_, err := s.Renew(context.Background(), []driver.RenewRequest{{Name: own.Name, Owner: own.Owner, TTL: own.TTL}})
-	return err
 }
 
 // TestFullDisk runs requests in a process that may not write beyond some byte of
@@ -149,7 +111,7 @@ func roleFill(s *Store, _ []string) error {
 	}
 	middle := bytes.Index(file, []byte(`"until_ns":`)) + 20
 	limits := []uint64{uint64(middle)} // in the middle of an end, and of the entries
-	for limit := uint64(leastRoom); limit < 3*leastRoom; limit += 97 {
+	for limit := uint64(headerSize); limit < 3*headerSize; limit += 97 {
 		limits = append(limits, limit)
 	}
 	for _, limit := range limits {

@@ -359,6 +359,16 @@ func (s *Store) pathOf(name string) string {
 	return filepath.Join(s.dir, shardFile(anyone(name).shard))
 }
 
+// die ends a Store as the kernel ends one whose process is killed.
+func (s *Store) die() {
+	own := s.Session()
+	s.mu.Lock() // No request begins any more, as with Close.
+	s.close()
+	s.mu.Unlock()
+	s.running.Wait()
+	own.Close()
+}
+
 // sessionFile returns the name of the file of the session, which there is.
 func (s *Store) sessionFile() string { return sessionFile(s.folder.session.id) }
 

@@ -3,14 +3,11 @@
 package filestore
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -23,6 +20,10 @@ const (
 
 	// clockStep is the step of the clock, by which each end is later.
 	clockStep = time.Duration(0)
+
+	// inboxStep is how often a Store looks for notices. A pipe that is open for writing, too, has no
+	// end.
+	inboxStep = 0
 )
 
 // setLock locks or unlocks the whole file. It waits for the lock, which belongs to the open file
@@ -86,26 +87,5 @@ func (f *folder) openInbox(file string) (*os.File, error) {
 func putLine(inbox *os.File, line string) {
 	if conn, err := inbox.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _, _ = syscall.Write(int(fd), []byte(line)) })
-	}
-}
-
-// awaitLines does nothing: a pipe that is open for writing, too, has no end.
-func (s *session) awaitLines() {}
-
-// awaitEnd waits until the process that reads from a pipe may have ended, or ctx has, and closes
-// the pipe. One that is open for writing is ready with an error when nobody reads from it any more.
-// Where Go or the kernel does not wait for that, awaitEnd waits for a step.
-func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
-	defer inbox.Close()
-	defer context.AfterFunc(ctx, func() { inbox.Close() })()
-	conn, err := inbox.SyscallConn()
-	if err == nil {
-		err = conn.Read(func(fd uintptr) bool {
-			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0)
-			return n > 0
-		})
-	}
-	if err != nil {
-		sleep(ctx, step)
 	}
 }

@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +19,6 @@ const (
 
 	openFlags = 0
 	clockStep = 16 * time.Millisecond
-
-	// inboxStep is how often a Store looks for notices.
 	inboxStep = 20 * time.Millisecond
 )
 
@@ -113,12 +110,3 @@ func (f *folder) openInbox(file string) (*os.File, error) {
 }
 
 func putLine(inbox *os.File, line string) { _, _ = inbox.WriteString(line) }
-
-// awaitLines waits for more notices, at the end of the file.
-func (s *session) awaitLines() { sleep(s.closing, inboxStep) }
-
-// awaitEnd closes the file of a session, and waits until it is time to look at it again.
-func awaitEnd(ctx context.Context, inbox *os.File, step time.Duration) {
-	inbox.Close()
-	sleep(ctx, step)
-}

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	mathrand "math/rand/v2"
@@ -32,33 +31,18 @@ type session struct {
 	file    *os.File
 	closing context.Context // ends with the session
 	end     context.CancelFunc
-	running sync.WaitGroup // what receives, watches and sweeps
-	watches chan struct{}  // has a value for each session that is watched
+	running sync.WaitGroup // what receives and sweeps
 
-	mu     sync.Mutex       // never held while the disk is used
-	places map[string]place // by the hash of the owner
-}
-
-// A place watches the sessions before it.
-type place struct {
-	actor
-	stop context.CancelFunc
-	look *time.Timer // when one of their entries ends
+	mu    sync.Mutex             // never held while the disk is used
+	looks map[string]*time.Timer // of the places, by the hash of the owner
 }
 
 const (
 	sessionIDLen = 32
 
-	// maxWatches is how many sessions a Store watches at a time, and how many for one place. Each
-	// takes a descriptor, which a process needs to renew what it holds.
-	maxWatches = 64
-
-	// soonestLook is how soon a place looks for the end of an entry by time.
-	soonestLook = time.Second
-
-	// lookStep, times the position of a place, is how often the place looks for the death of others
-	// on systems other than Linux.
-	lookStep = 10 * time.Millisecond
+	// lookStep, times the position of a place, is how often it looks whether what is before it has
+	// ended, up to twenty times as long. The death of a process tells nobody.
+	lookStep = 100 * time.Millisecond
 )
 
 func sessionFile(id string) string { return "session-" + id }
@@ -82,7 +66,7 @@ func (f *folder) openSession() (*session, error) {
 		}
 		s := &session{
 			folder: f, id: id, file: file,
-			watches: make(chan struct{}, maxWatches), places: map[string]place{},
+			looks: map[string]*time.Timer{},
 		}
 		s.closing, s.end = context.WithCancel(f.store.closing)
 		s.running.Go(s.receive)
@@ -133,17 +117,15 @@ func (f *folder) knock(id, notice string) {
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, or that it has none. A place watches
-// the sessions before it, in place of what it has watched so far, and looks when one of their
-// entries ends.
+// note keeps what there is to know of the entry of an actor, or that it has none. A place looks
+// again later. The more places a Store has, the less often each of them looks.
 func (s *session) note(st *state) {
 	mailbox, who, i := &s.folder.store.notices, st.who, st.index()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if former, isPlace := s.places[who.hash]; isPlace {
-		former.stop()
-		former.look.Stop()
-		delete(s.places, who.hash)
+	if look, isPlace := s.looks[who.hash]; isPlace {
+		look.Stop()
+		delete(s.looks, who.hash)
 	}
 	if i < 0 || st.queue.Entries()[i].Kept {
 		mailbox.Forget(who.name, who.owner)
@@ -154,42 +136,28 @@ func (s *session) note(st *state) {
 	if position <= 0 || s.closing.Err() != nil {
 		return
 	}
-	before, end := st.before(position)
-	ctx, stop := context.WithCancel(s.closing)
-	look := func() { mailbox.Send(who.name, who.owner, 0) }
-	s.places[who.hash] = place{who, stop, time.AfterFunc(max(end, soonestLook), look)}
-	for _, id := range before {
-		s.running.Go(func() { s.watch(ctx, id, lookStep*time.Duration(position), look) })
-	}
+	step := s.folder.store.lookStep
+	pause := max(min(step*time.Duration(position), 20*step), step/10*time.Duration(len(s.looks)))
+	s.looks[who.hash] = time.AfterFunc(pause, func() { s.look(who) })
 }
 
-// watch waits for the death of a session, and then has the owner of the place behind it look.
-func (s *session) watch(ctx context.Context, id string, step time.Duration, look func()) {
-	select {
-	case s.watches <- struct{}{}:
-		defer func() { <-s.watches }()
-	case <-ctx.Done():
-		return
-	}
-	for ctx.Err() == nil {
-		inbox, err := s.folder.openInbox(sessionFile(id))
-		switch {
-		case err == nil:
-			awaitEnd(ctx, inbox, step)
-		case errors.Is(err, errDead), errors.Is(err, fs.ErrNotExist):
-			look()
-			return
-		default: // as if the process can open no more files, which its requests need first
-			sleep(ctx, time.Second)
+// look ends what is before a place and dead, and tells its owner if that made it a hold.
+func (s *session) look(who actor) {
+	token, err := do(s.closing, s.folder.store, who, false, func(st *state) (int64, error) {
+		own := st.renew(0, 0)
+		if own.State == driver.Held && st.wasPlace(own.Token) {
+			return own.Token, nil
 		}
+		return 0, nil
+	})
+	if token > 0 {
+		s.folder.store.notices.Send(who.name, who.owner, token)
 	}
-}
-
-// sleep waits for d, or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if look := s.looks[who.hash]; err != nil && look != nil && s.closing.Err() == nil {
+		look.Reset(s.folder.store.lookStep)
+	}
 }
 
 // receive receives the notices that others write into the file, until the session is closed. What
@@ -202,43 +170,23 @@ func (s *session) receive() {
 		}
 		switch {
 		case err == io.EOF:
-			s.awaitLines()
+			time.Sleep(inboxStep)
 		case err != nil && err != bufio.ErrBufferFull:
 			return
 		default:
 			if fields := strings.Fields(string(line)); len(fields) == 2 {
-				s.take(fields[0], fields[1])
+				s.folder.store.notices.Receive(fields[0], fields[1])
 			}
 		}
-	}
-}
-
-// watchAnew takes the place of a token in a notice to a place that has others before it than those
-// that it watches.
-const watchAnew = -1
-
-// take passes a notice on.
-func (s *session) take(owner, number string) {
-	if number != fmt.Sprint(watchAnew) {
-		s.folder.store.notices.Receive(owner, number)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p, isPlace := s.places[owner]; isPlace && s.closing.Err() == nil {
-		s.running.Go(func() {
-			nothing := func(*state) (struct{}, error) { return struct{}{}, nil }
-			_, _ = do(s.closing, s.folder.store, p.actor, false, nothing)
-		})
 	}
 }
 
 // close ends the session. A process that has inherited the file keeps it alive.
 func (s *session) close() {
 	s.mu.Lock()
-	s.end() // It watches no more.
-	for _, p := range s.places {
-		p.look.Stop()
+	s.end()
+	for _, look := range s.looks {
+		look.Stop()
 	}
 	s.mu.Unlock()
 	putLine(s.file, "\n") // wakes receive

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"math"
 	"os"
 	"slices"
@@ -30,11 +29,10 @@ import (
 //	{"holdfast":1,"boot":"…","boot_began_ms":9,"mark":9,"flushed":9,"last_token":9}
 //	{"name":"deploy","token":9,"tokens":1,"limit":1,"until_ns":          9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
 //
-// A request writes the line of its entry in the room where it is, or that of a new one into a blank
-// room, or at the end. The room of an entry that has ended becomes blank. Spaces fill a room up. It
-// lies in one page, so a kill leaves the former line or the new one: the kernel writes what is in
-// one page whole or not at all. Each line is a change of its own: nothing but its end makes an
-// entry a hold.
+// Each line lies in one page, and a request writes the pages that have changed. So a kill leaves
+// the former line or the new one: the kernel writes what is in one page whole or not at all. Each
+// line is a change of its own: nothing but its end makes an entry a hold. Behind its lines a page
+// has spaces, and the end of a line.
 //
 // The fields of an entry up to the owner always stand in this order, and are read as they are
 // written: a request reads all entries of its name. The rest is for people, and is read when it is
@@ -43,7 +41,16 @@ type shard struct {
 	folder *folder
 	name   string   // of the file
 	file   *os.File // nil until it is needed
-	text   []byte   // as it was read: a waiting process has few pages of memory that are in use
+
+	// The contents, as they are in the file and as they become. A waiting process has few pages of
+	// memory that are in use, so the memory stays from request to request.
+	former, text []byte
+}
+
+// A line is that of a hold or place.
+type line struct {
+	page int
+	text []byte // with its end; nil when it is over
 }
 
 // A header makes the tokens of all names of a shard.
@@ -64,12 +71,9 @@ type header struct {
 type lineData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
-	public   []byte // JSON from the field "since" on, and blanks
-	room     room   // zero for a new one
+	public   []byte // JSON from the field "since" on, and the end of the line
+	line     int    // its number, if it was read
 }
-
-// A room is where a line is, or may be written. Its size includes the end of the line.
-type room struct{ at, size int }
 
 type (
 	queue = lockqueue.Queue[lineData]
@@ -91,16 +95,17 @@ const (
 	format = 1
 
 	nameText  = `{"name":%s,`
-	entryText = `%s"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entryText = `"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
 
 	// pageSize is the size of what the kernel writes whole or not at all when the process is
-	// killed. A room has a part of it, where it lies at a multiple of its size. That of the header
-	// is written whole or not at all in a power loss, too.
-	pageSize  = 4096
-	leastRoom = 512
+	// killed. Every entry that a Client makes is shorter.
+	pageSize = 4096
 
-	// mostRead is the size of the greatest shard that is read. Half of it is filled. One that is
-	// small is left as it is when nothing in it is in use.
+	// headerSize is what the header has of the first page. A disk writes it whole or not at all.
+	headerSize = 512
+
+	// mostRead is the size of the greatest shard that is read. Half of it is filled. In one that is
+	// small, lines of other names may have ended.
 	mostRead = 16 << 20
 	small    = 64 << 10
 
@@ -164,17 +169,15 @@ func (sh *shard) open(makes bool) (*os.File, error) {
 
 // read reads the shard, and the entries of the name of the actor.
 func (st *state) read(info fs.FileInfo) error {
-	sh, host := st.shard, &st.folder.store.host
-	size := int(info.Size())
+	sh, h, host, size := st.shard, &st.header, &st.folder.store.host, int(info.Size())
 	if size > mostRead {
 		return st.corrupt(errNotOurs)
 	}
-	sh.text = slices.Grow(sh.text[:0], size)[:size]
-	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
-		return st.folder.notApplied("read", st.shard.name, err)
+	sh.former = slices.Grow(sh.former[:0], size)[:size]
+	if _, err := sh.file.ReadAt(sh.former, 0); err != nil && err != io.EOF {
+		return st.folder.notApplied("read", sh.name, err)
 	}
-	h := &st.header
-	if text := bytes.Trim(sh.text[:min(size, leastRoom)], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
+	if text := bytes.Trim(sh.former[:min(size, headerSize)], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
 		err := json.Unmarshal(text, h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
@@ -184,35 +187,41 @@ func (st *state) read(info fs.FileInfo) error {
 		}
 	}
 	h.Format = format
-	mark, isThisBoot := host.bootMark(), host.isThisBoot(h.bootMark, info.ModTime())
-	if !isThisBoot {
-		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
-		if err := st.void(); err != nil {
+	mark, isThisBoot, wasOver := host.bootMark(), host.isThisBoot(h.bootMark, info.ModTime()), false
+	st.lines = make([]line, 0, size/256)
+	st.former = make([]entry, 0, bytes.Count(sh.former, st.prefix))
+	for at := headerSize; at < size; at += pageSize - at%pageSize {
+		for text := range bytes.Lines(sh.former[at:min(at-at%pageSize+pageSize, size)]) {
+			rest, isOwn := bytes.CutPrefix(text, st.prefix)
+			e, ok := entry{}, bytes.HasPrefix(text, []byte(nameText[:8])) && text[len(text)-1] == '\n'
+			switch mayBeOver := !isThisBoot || !isOwn && size > small; {
+			case text[0] == ' ' || text[0] == '\n':
+				continue
+			case mayBeOver && st.isOver(text, isThisBoot):
+				wasOver = true
+				continue
+			case isOwn && ok:
+				e, ok = decodeEntry(rest)
+				e.Data.line = len(st.lines)
+				st.former = append(st.former, e)
+			}
+			if !ok {
+				return st.corrupt(errNotOurs)
+			}
+			st.lines = append(st.lines, line{at / pageSize, text})
+		}
+	}
+	if wasOver && st.failure == nil { // before the header is of this boot
+		if err := st.save(-1, nil); err != nil {
 			return err
 		}
+		sh.former = slices.Clone(sh.text)
+	}
+	if !isThisBoot {
+		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
 	}
 	if !isThisBoot || mark.apart(h.bootMark) > time.Second { // A step of the clock has come.
 		h.bootMark = mark
-	}
-	st.former = make([]entry, 0, bytes.Count(sh.text, st.prefix))
-	for at, line := range lines(sh.text) {
-		rest, isOwn := bytes.CutPrefix(line, st.prefix)
-		e, ok := entry{}, true
-		if isOwn {
-			e, ok = decodeEntry(rest)
-		}
-		switch e.Data.room = (room{at, len(line)}); {
-		case !ok || len(line) > pageSize || line[len(line)-1] != '\n':
-			return st.corrupt(errNotOurs)
-		case isOwn:
-			st.former = append(st.former, e)
-		case line[0] == ' ':
-			st.free = append(st.free, e.Data.room)
-		case !bytes.HasPrefix(line, []byte(nameText[:8])):
-			return st.corrupt(errNotOurs)
-		default:
-			st.hasOthers = true
-		}
 	}
 	slices.SortFunc(st.former, func(a, b entry) int { return cmp.Compare(a.Token, b.Token) })
 	for i := range st.former {
@@ -227,185 +236,158 @@ func (st *state) read(info fs.FileInfo) error {
 	return nil
 }
 
+// isOver reports whether a line can be dropped: one that has ended by its time, as that of a name
+// that is never asked for again, or one of an earlier boot, as are the processes that made those. In
+// a container with a boot id of its own some may live.
+func (st *state) isOver(text []byte, isThisBoot bool) bool {
+	e, ok := decodeEntry(text[bytes.Index(text, []byte(`,"token":`))+1:])
+	if isThisBoot {
+		return ok && e.Until <= st.now
+	}
+	return !ok || e.Kept || !st.isAlive(e.Data.session)
+}
+
 // corrupt returns the error of a shard that somebody else has written.
 func (st *state) corrupt(why error) error {
 	return corruptErr(st.folder.path(st.shard.name), why.Error(), "look at it, and delete it when nobody holds a lock in it, "+
 		"if the clock of this host is right: tokens then go on from the time of day")
 }
 
-// lines returns the lines below the header of a shard, each with its end, and where they are.
-func lines(text []byte) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		for at := leastRoom; at < len(text); {
-			size := bytes.IndexByte(text[at:], '\n') + 1
-			if size == 0 {
-				size = len(text) - at
-			}
-			if !yield(at, text[at:at+size]) {
-				return
-			}
-			at += size
-		}
-	}
-}
-
-// void makes the lines of an earlier boot blank: its entries are over, as are the processes that
-// made them. In a container with a boot id of its own some may live.
-func (st *state) void() (err error) {
-	text, lives := st.shard.text, false
-	for _, line := range lines(text) {
-		_, rest, _ := bytes.Cut(line, []byte(`,"token":`))
-		e, ok := decodeEntry(slices.Concat([]byte(`"token":`), rest))
-		if ok && !e.Kept && st.isAlive(e.Data.session) {
-			lives = true
-		} else {
-			fill(line[:0], len(line))
-		}
-	}
-	switch {
-	case st.failure != nil || len(text) <= leastRoom:
-		return st.failure
-	case lives:
-		_, err = st.shard.file.WriteAt(text[leastRoom:], leastRoom)
-	default:
-		err = st.shard.file.Truncate(leastRoom)
-		st.shard.text = text[:leastRoom]
-	}
-	return st.folder.notApplied("write", st.shard.name, err)
-}
-
 // names returns the names that have entries in the shard.
 func (st *state) names() (names []string, err error) {
-	for _, line := range lines(st.shard.text) {
+	for _, l := range st.lines {
 		var e struct{ Name string }
-		switch err := json.Unmarshal(line, &e); {
-		case line[0] == ' ':
-		case err != nil || strings.ContainsFunc(e.Name, unicode.IsControl):
+		if err := json.Unmarshal(l.text, &e); err != nil || strings.ContainsFunc(e.Name, unicode.IsControl) {
 			return nil, st.corrupt(errNotOurs)
-		default:
-			names = append(names, e.Name)
 		}
+		names = append(names, e.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// write makes the shard that of the state, which a verb has changed. The line of the actor is the
-// last to be written, after the header: if something fails, its entry is what it was.
-func (st *state) write() (err error) {
-	var own room
+// write makes the shard that of the state, which a verb has changed.
+func (st *state) write() error {
+	var text []byte // the line of the actor
 	live := st.queue.Entries()
-	if len(live) == 0 && !st.hasOthers && len(st.shard.text) > small {
-		return st.folder.notApplied("shorten", st.shard.name, st.shard.file.Truncate(leastRoom))
+	if i := st.index(); i >= 0 {
+		text = encodeEntry(st.prefix, live[i])
+		if err := st.keepTokens(); err != nil {
+			return err
+		}
 	}
+	own, isChanged := -1, false
 	for _, e := range st.former {
-		switch {
-		case len(live) > 0 && live[0].Token == e.Token:
+		l, isOwn, isLive := &st.lines[e.Data.line], e.Owner == st.who.hash, len(live) > 0 && live[0].Token == e.Token
+		if isLive {
 			live = live[1:]
-		case e.Owner == st.who.hash:
-			own = e.Data.room
-		default:
-			err = cmp.Or(err, st.put(nil, e.Data.room))
 		}
-	}
-	var line []byte
-	if i := st.index(); i >= 0 && err == nil {
-		e := st.queue.Entries()[i]
-		line, own = encodeEntry(st.prefix, e), e.Data.room
-		if own.size == 0 {
-			own, err = st.makeRoom(len(line) + 1)
+		former := l.text
+		switch {
+		case isOwn && isLive && len(text) <= len(former):
+			l.text, text = text, nil
+		case isOwn || !isLive:
+			l.text = nil
 		}
-		if err == nil {
-			err = st.putHeader()
+		if isOwn {
+			own = l.page
 		}
+		isChanged = isChanged || !bytes.Equal(l.text, former)
 	}
-	if err != nil || own.size == 0 {
-		return err
-	}
-	return st.put(line, own)
-}
-
-// makeRoom returns a room for a new line: one that is blank, or one at the end.
-func (st *state) makeRoom(size int) (room, error) {
-	for _, r := range st.free {
-		if r.size >= size {
-			return r, nil
-		}
-	}
-	r, end := room{size: leastRoom}, len(st.shard.text)
-	for at, line := range lines(st.shard.text) {
-		name, _, _ := bytes.Cut(line, []byte(`"token":`))
-		e, ok := decodeEntry(line[len(name):])
-		isOver := ok && e.Until <= st.now && bytes.Count(st.shard.text, name) == 1 // Nobody waits for its end.
-		if end > small && isOver && len(line) >= size {
-			return room{at, len(line)}, nil
-		}
-	}
-	for r.size < size {
-		r.size *= 2
-	}
-	switch r.at = (end + r.size - 1) / r.size * r.size; {
-	case r.size > pageSize:
-		return r, fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
-	case end > mostRead/2:
-		return r, driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", st.folder.path(st.shard.name)))
-	case r.at > end:
-		return r, st.put(nil, room{end, r.at - end})
-	}
-	return r, nil
-}
-
-func (st *state) putHeader() error { return st.put(encodeJSON(&st.header), room{0, leastRoom}) }
-
-// put writes a line into a room, unless it is there.
-func (st *state) put(line []byte, r room) error {
-	text, file := st.shard.text, st.shard.file
-	if len(line) >= r.size {
-		return st.corrupt(errNotOurs)
-	}
-	former := text[min(r.at, len(text)):min(r.at+r.size, len(text))]
-	line = fill(line, r.size)
-	if bytes.Equal(former, line) {
+	if text == nil && !isChanged {
 		return nil
 	}
-	if _, err := file.WriteAt(line, int64(r.at)); err != nil { // A part of it may be there.
-		_, _ = file.WriteAt(former, int64(r.at))
-		_ = file.Truncate(int64(len(text)))
-		return st.folder.notApplied("write", st.shard.name, err)
+	return st.save(own, text)
+}
+
+// save writes the pages that have changed. A line stays in its page, and a new one comes into the
+// first that has room. The page with the line of the actor is written last: if something fails, its
+// entry is what it was.
+func (st *state) save(own int, added []byte) (err error) {
+	sh, pages := st.shard, 0
+	text := append(sh.text[:0], fill(encodeJSON(&st.header), headerSize)...)
+	endPage := func() {
+		pages++
+		if added != nil && len(text)+len(added) <= pages*pageSize {
+			text, own, added = append(text, added...), pages-1, nil
+		}
+		text = fill(text, pages*pageSize)
 	}
-	if copy(former, line) == 0 {
-		st.shard.text = append(text, line...)
+	for _, l := range st.lines {
+		for l.text != nil && pages < l.page {
+			endPage()
+		}
+		text = append(text, l.text...)
+	}
+	if endPage(); added != nil {
+		endPage()
+	}
+	switch sh.text = text; {
+	case added != nil:
+		return fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
+	case len(text) > max(mostRead/2, len(sh.former)):
+		return driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", st.folder.path(sh.name)))
+	}
+	for page := range pages {
+		if page != own && err == nil {
+			err = st.put(page*pageSize, pageSize)
+		}
+	}
+	if 0 <= own && own < pages && err == nil {
+		err = st.put(own*pageSize, pageSize)
+	}
+	if err == nil && len(text) < len(sh.former) {
+		err = st.folder.notApplied("shorten", sh.name, sh.file.Truncate(int64(len(text))))
+	}
+	return err
+}
+
+// put writes a part of the contents, if it has changed.
+func (st *state) put(at, size int) error {
+	sh := st.shard
+	text, former := sh.text[at:at+size], sh.former[min(at, len(sh.former)):min(at+size, len(sh.former))]
+	if bytes.Equal(text, former) {
+		return nil
+	}
+	if _, err := sh.file.WriteAt(text, int64(at)); err != nil { // A part of it may be there.
+		_, _ = sh.file.WriteAt(former, int64(at))
+		_ = sh.file.Truncate(int64(len(sh.former)))
+		return st.folder.notApplied("write", sh.name, err)
 	}
 	return nil
 }
 
-// fill returns a line that fills a room up.
-func fill(line []byte, size int) []byte {
-	line = append(line, bytes.Repeat([]byte(" "), size-len(line))...)
-	line[size-1] = '\n'
-	return line
+var blanks = strings.Repeat(" ", pageSize)
+
+// fill returns text that spaces and the end of a line make longer.
+func fill(text []byte, size int) []byte {
+	text = append(text, blanks[:size-len(text)]...)
+	text[size-1] = '\n'
+	return text
 }
 
 // keepTokens flushes the header before a token that no mark covers is granted.
 func (st *state) keepTokens() error {
-	h := &st.header
+	h, sh := &st.header, st.shard
 	if h.Last <= h.Flushed {
 		return nil
 	}
 	h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
-	if err := st.putHeader(); err != nil {
+	sh.text = append(sh.text[:0], fill(encodeJSON(h), headerSize)...)
+	if err := st.put(0, headerSize); err != nil {
 		return err
 	}
-	if err := st.folder.store.host.flush(st.shard.file); err != nil {
-		return st.folder.notApplied("flush", st.shard.name, err)
+	if err := st.folder.store.host.flush(sh.file); err != nil {
+		return st.folder.notApplied("flush", sh.name, err)
 	}
 	h.Flushed = h.Mark
 	return nil
 }
 
 func encodeEntry(prefix []byte, e *entry) []byte {
-	return fmt.Appendf(nil, entryText, prefix, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached,
+	line := fmt.Appendf(slices.Clone(prefix), entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached,
 		e.Data.session, e.Owner, bytes.TrimRight(e.Data.public, " \n"))
+	return append(line, '\n')
 }
 
 // decodeEntry reads a line behind the name, in which all fields must be as they are written.

@@ -64,7 +64,7 @@ func shownIn(t *testing.T, text []byte) (names, holders []string) {
 // A shard whose maker was killed before it had written anything can be used, and so can one of
 // which a power loss has left nothing.
 func TestUnmadeFiles(t *testing.T) {
-	for _, text := range []string{"", strings.Repeat("\x00", 3*leastRoom+1)} {
+	for _, text := range []string{"", strings.Repeat("\x00", 3*headerSize+1)} {
 		s := openTest(t, t.TempDir())
 		writeFile(t, s.pathOf("name"), text)
 		if records, err := s.Lookup(t.Context(), "name"); len(records) > 0 || err != nil {
@@ -80,7 +80,7 @@ func TestManyEntries(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	shared := func() driver.Request {
 		req := request("name", time.Hour)
-		req.Limit = driver.Shared
+		req.Limit, req.Metadata = driver.Shared, map[string]string{"why": strings.Repeat("x", 120)}
 		return req
 	}
 	held, _ := grantedTo(t, s, shared())
@@ -89,7 +89,7 @@ func TestManyEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefix := fmt.Appendf(nil, nameText, `"name"`)
-	full, line := slices.Clone(text[:leastRoom]), bytes.TrimPrefix(text[leastRoom:], prefix)
+	full, line := slices.Clone(text[:headerSize]), bytes.TrimPrefix(text[headerSize:], prefix)
 	last, _ := decodeEntry(line)
 	for len(full) < mostRead/2-64<<10 {
 		full = append(full, fill(encodeEntry(prefix, &last), 512)...)
@@ -112,7 +112,7 @@ func TestManyEntries(t *testing.T) {
 		t.Error(now, err)
 	}
 	released(t, s, held)
-	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != (mostRead/2-64<<10-leastRoom)/512-1+more-1 {
+	if broken, err := s.Break(t.Context(), "name", 0); err != nil || len(broken) != (mostRead/2-64<<10-headerSize)/512-1+more-1 {
 		t.Error(len(broken), more, err)
 	}
 	next(t, s, "name")
@@ -177,7 +177,7 @@ func TestNamesOfOneShard(t *testing.T) {
 	name, other := "name", besideName(1)[0]
 	held, _ := granted(t, s, other, time.Hour)
 	var many []driver.Request
-	for range 2 * small / leastRoom {
+	for range 2 * small / headerSize {
 		req := request(name, time.Hour)
 		req.Limit = driver.Shared
 		grantedTo(t, s, req)
@@ -208,7 +208,7 @@ func besideName(n int) (names []string) {
 // Names that are never asked for again, after their entries have ended by time, fill no shard up.
 func TestEndedNamesMakeRoom(t *testing.T) {
 	s := openTest(t, t.TempDir())
-	for _, name := range besideName(10 * small / leastRoom) {
+	for _, name := range besideName(10 * small / headerSize) {
 		req, _ := granted(t, s, name, time.Hour)
 		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: driver.MinTTL}); err != nil {
 			t.Fatal(err)
@@ -230,10 +230,10 @@ func TestKeepBesideADeadHoldOfItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefix := fmt.Appendf(nil, nameText, `"name"`)
-	e, _ := decodeEntry(bytes.TrimPrefix(text[leastRoom:], prefix))
-	text = text[:leastRoom]
+	e, _ := decodeEntry(bytes.TrimPrefix(text[headerSize:], prefix))
+	text = text[:headerSize]
 	for _, e.Kept = range []bool{true, false} {
-		text = append(text, fill(encodeEntry(prefix, &e), leastRoom)...)
+		text = append(text, fill(encodeEntry(prefix, &e), headerSize)...)
 		e.Token, e.Data.session = token+1, strings.Repeat("0", sessionIDLen)
 	}
 	writeFile(t, s.pathOf("name"), string(text))

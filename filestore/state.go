@@ -24,12 +24,11 @@ type state struct {
 	living  map[string]bool // the sessions that were examined
 	failure error           // of the first that could not be
 
-	header    header
-	prefix    []byte  // of the lines of the name
-	former    []entry // as they were read
-	free      []room  // the blank rooms of the shard
-	hasOthers bool    // the shard has lines of other names
-	queue     queue
+	header header
+	lines  []line  // of the shard, in their order
+	prefix []byte  // of the lines of the name
+	former []entry // as they were read
+	queue  queue
 
 	first  int64 // the token of the first place that was read; 0 if there is none
 	broken []entry
@@ -150,17 +149,14 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	if err != nil {
 		return res, err
 	}
+	st.header.Last = tokens.Last
 	res = driver.Result{
 		Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token,
 	}
 	if !res.Granted {
 		res.Held = st.record(st.queue.Holds()[0])
 	}
-	if own.Token == 0 {
-		return res, nil
-	}
-	st.header.Last = tokens.Last
-	return res, st.keepTokens()
+	return res, nil
 }
 
 // renew prolongs the entry of the actor, whose notices come to this Store from now on.
@@ -199,32 +195,20 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// tell sends the notices to those whose entries have become holds or were broken, and to the places
-// that have others before them than those that they watch. The first also gets one when a hold has
-// become a keep, which may end earlier.
+// tell sends the notices to those whose entries have become holds, or were broken.
 func (st *state) tell() {
 	send := func(e *entry, token int64) {
 		switch {
 		case e.Kept || e.Owner == st.who.hash:
 		case st.own != nil && st.own.id == e.Data.session:
-			st.own.take(e.Owner, fmt.Sprint(token))
+			st.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
 		default:
 			st.folder.knock(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
 		}
 	}
-	holds, own, former := len(st.queue.Holds()), st.index(), st.former
-	isKept := own >= 0 && st.queue.Entries()[own].Kept
-	for i, e := range st.queue.Entries() {
-		ended := false // of those right before it
-		for len(former) > 0 && former[0].Token < e.Token {
-			former, ended = former[1:], true
-		}
-		former = former[min(1, len(former)):]
-		switch wasPlace := st.first > 0 && e.Token >= st.first; {
-		case i < holds && wasPlace:
+	for _, e := range st.queue.Holds() {
+		if st.wasPlace(e.Token) {
 			send(e, e.Token)
-		case i >= holds && ended, i == holds && (isKept || holds > 1 && e.Token != st.first):
-			send(e, watchAnew)
 		}
 	}
 	for i := range st.broken {
@@ -232,24 +216,8 @@ func (st *state) tell() {
 	}
 }
 
-// before returns the sessions whose death brings a place of this Store forward: those of the holds
-// if it is the first, and otherwise that of the entry before it. It also returns when one of these
-// entries ends.
-func (st *state) before(position int) (ids []string, end time.Duration) {
-	looked := st.queue.Holds()
-	if position > 1 {
-		looked = st.queue.Entries()[len(looked)+position-2:][:1]
-	}
-	end = driver.MaxTTL + st.now
-	for _, e := range looked {
-		end = min(end, e.Until)
-		isDetached := e.Data.detached && position == 1
-		if id := e.Data.session; len(ids) < maxWatches && id != st.own.id && !e.Kept && !isDetached && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, end - st.now
-}
+// wasPlace reports whether an entry waited when the shard was read.
+func (st *state) wasPlace(token int64) bool { return st.first > 0 && token >= st.first }
 
 // record describes a hold or keep, as clients may see it.
 func (st *state) record(e *entry) driver.Record {

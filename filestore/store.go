@@ -33,6 +33,7 @@ type Store struct {
 	dir          string
 	allowNetwork bool
 	host         host
+	lookStep     time.Duration
 	notices      notices.Mailbox
 
 	// turns has a value while a request uses the shard of that number.
@@ -72,7 +73,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, allowNetwork: opts != nil && opts.AllowNetwork, host: h}
+	s := &Store{dir: dir, allowNetwork: opts != nil && opts.AllowNetwork, host: h, lookStep: lookStep}
 	s.notices.Tag = func(_, owner string) string { return hashOf(owner) }
 	s.closing, s.close = context.WithCancel(context.Background())
 	for i := range s.turns {

@@ -18,11 +18,7 @@ func TestHoldAfterAReboot(t *testing.T) {
 	req.Detached = true
 	s := openTestOn(t, f.host(), dir)
 	grantedTo(t, s, req)
-	s.Session().Close()
-	s.mu.Lock() // No request begins any more, as with Close.
-	s.close()
-	s.mu.Unlock()
-	s.running.Wait()
+	s.die()
 	f.reboot()
 	after := openTestOn(t, f.host(), dir)
 	grantedTo(t, after, req)
@@ -109,7 +105,7 @@ func TestOtherFormat(t *testing.T) {
 		}
 		later := strings.Replace(string(text), `{"holdfast":1`, `{"holdfast":2`, 1)
 		f.step(step)
-		for _, other := range []string{"\n" + later, later, later[:leastRoom/2], strings.Replace(later, "}", "", 1)} {
+		for _, other := range []string{"\n" + later, later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
 			writeFile(t, s.pathOf("name"), other)
 			_, err = s.Acquire(t.Context(), request("name", time.Hour))
 			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))

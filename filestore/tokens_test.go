@@ -69,9 +69,7 @@ func TestPowerLoss(t *testing.T) {
 		}
 		granted(t, s, "held", time.Hour)
 		granted(t, s, "name", time.Hour)
-		s.Session().Close()
-		s.close() // It makes no more requests, for its sweep neither.
-		s.running.Wait()
+		s.die()
 		losePower(t, f, dir)
 		after := openTestOn(t, f.host(), dir)
 		for rec, err := range after.List(t.Context(), "") {
@@ -100,12 +98,12 @@ func losePower(t *testing.T, f *fakeHost, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		header, lines := string(text[:leastRoom]), string(text[leastRoom:])
+		header, lines := string(text[:headerSize]), string(text[headerSize:])
 		if rand.IntN(2) == 0 {
-			header = f.flushed[path][:leastRoom]
+			header = f.flushed[path][:headerSize]
 		}
 		writeFile(t, path, header+[]string{
-			"", strings.Repeat("\x00", len(lines)), lines[:len(lines)/2/leastRoom*leastRoom], strings.Replace(lines, "name", "\x00\n\x00\x00", 1), lines,
+			"", strings.Repeat("\x00", len(lines)), lines[:len(lines)/2/headerSize*headerSize], strings.Replace(lines, "name", "\x00\n\x00\x00", 1), lines,
 		}[rand.IntN(5)])
 		long := time.Unix(0, f.wall.Load()-f.up.Load())
 		if err := os.Chtimes(path, long, long); err != nil {
@@ -140,7 +138,8 @@ func TestFlushFails(t *testing.T) {
 	}
 }
 
-// A mark that a process has written and not flushed, since it was killed, covers no token.
+// A mark that a process has written and not flushed, since it was killed, covers no token. What it
+// leaves has nothing of an earlier boot.
 func TestKilledBeforeTheFlush(t *testing.T) {
 	f := newFakeHost()
 	host := f.host()
@@ -151,9 +150,20 @@ func TestKilledBeforeTheFlush(t *testing.T) {
 		}
 		return flush(file)
 	}
-	next(t, openTestOn(t, host, t.TempDir()), "name")
+	dir := t.TempDir()
+	earlier := openTestOn(t, f.host(), dir)
+	req, _ := granted(t, earlier, "name", time.Hour)
+	if _, err := earlier.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	f.reboot()
+	host.boot, left = f.host().boot, nil
+	next(t, openTestOn(t, host, dir), "name")
 	s := openTestOn(t, f.host(), t.TempDir())
 	writeFile(t, s.pathOf("name"), string(left))
+	if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) > 0 {
+		t.Errorf("the keep of the earlier boot goes on: %v, %v", records, err)
+	}
 	f.setBroken(errors.New("it was flushed"))
 	if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
 		t.Error("nothing was flushed")

@@ -70,7 +70,7 @@ func TestTold(t *testing.T) {
 		released(t, s, reqs[i+1])
 	}
 	renewedTo(t, stores[0], reqs[0], driver.Held)
-	stores[0].Session().Close()
+	stores[0].die()
 	isTold(t, "the death of the holder, to one that was far behind,", notices)
 	renewedTo(t, stores[last], reqs[last], driver.Held)
 }
@@ -133,45 +133,6 @@ func renewedTo(tb testing.TB, s *Store, req driver.Request, want driver.State) {
 	}
 }
 
-// The waiter behind a holder gets a notice of its death, also if others were between them.
-func TestToldAfterOthersEnded(t *testing.T) {
-	for what, gone := range map[string]func(host *fakeHost, between *Store, place driver.Request, turn func()){
-		"it gives up": func(_ *fakeHost, between *Store, place driver.Request, turn func()) {
-			released(t, between, place)
-			turn()
-		},
-		"it gives up, after the turn": func(_ *fakeHost, between *Store, place driver.Request, turn func()) {
-			turn()
-			released(t, between, place)
-		},
-		"its time ends": func(host *fakeHost, _ *Store, _ driver.Request, turn func()) {
-			host.pass(2 * time.Second)
-			turn()
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			host, dir := newFakeHost(), t.TempDir()
-			open := func() *Store { return openTestOn(t, host.host(), dir) }
-			holder, next, between, last := open(), open(), open(), open()
-			hold, _ := granted(t, holder, "name", time.Hour)
-			nextPlace := waiting(t, next, request("name", time.Hour))
-			place := request("name", time.Hour)
-			place.Place = time.Second
-			if _, err := between.Acquire(t.Context(), place); err != nil {
-				t.Fatal(err)
-			}
-			notices := told(t, last, waiting(t, last, request("name", time.Hour)).Owner)
-			gone(host, between, place, func() {
-				released(t, holder, hold)
-				renewedTo(t, next, nextPlace, driver.Held)
-			})
-			time.Sleep(20 * time.Millisecond)
-			next.Session().Close()
-			isTold(t, "the death of the holder", notices)
-		})
-	}
-}
-
 // A place is told to look when what it waits for has ended by its time, also if that was set nearer
 // meanwhile, or if the place has come to the front.
 func TestToldOfAnEnd(t *testing.T) {
@@ -231,33 +192,8 @@ func TestDeadDetachedWaiter(t *testing.T) {
 	waiting(t, dead, detached)
 	place := waiting(t, last, request("name", time.Hour))
 	notices := told(t, last, place.Owner)
-	dead.Session().Close()
-	isTold(t, "the death of the waiter", notices)
-	renewedTo(t, last, place, driver.Waiting)
-	holder.Session().Close()
+	dead.die()
+	holder.die()
 	isTold(t, "the death of the holder", notices)
 	renewedTo(t, last, place, driver.Held)
-}
-
-// A process that dies while the place behind it is made is as one that dies later, also far behind.
-func TestDiesAsAPlaceIsMade(t *testing.T) {
-	dir := t.TempDir()
-	holder, dies, last := openTest(t, dir), openTest(t, dir), openTest(t, dir)
-	granted(t, holder, "name", time.Hour)
-	for range 200 {
-		waiting(t, holder, request("name", time.Hour))
-	}
-	waiting(t, dies, request("name", time.Hour))
-	req := request("name", time.Hour)
-	req.Place = time.Hour
-	notices, who := told(t, last, req.Owner), newActor("name", req.Owner)
-	req.Owner = who.hash
-	_, err := do(t.Context(), last, who, true, func(st *state) (driver.Result, error) {
-		defer dies.Session().Close()
-		return st.acquire(&req)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	isTold(t, "the death", notices)
 }
