@@ -3,13 +3,9 @@ package holdfast
 import "time"
 
 // SetBootClock replaces the boot clock until the returned function is called; nil stands for a
-// system that has none. A suspend is as long as it gets ahead of the monotonic clock.
+// system that has none.
 func SetBootClock(read func() time.Duration) (restore func()) {
-	old := suspendedTime
-	suspendedTime = nil
-	if read != nil {
-		began, offset := time.Now(), read()
-		suspendedTime = func() time.Duration { return read() - offset - time.Since(began) }
-	}
-	return func() { suspendedTime = old }
+	old := bootClock
+	bootClock = read
+	return func() { bootClock = old }
 }

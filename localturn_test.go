@@ -300,11 +300,12 @@ func TestSuspendEndsALocalTurn(t *testing.T) {
 // The clock is slow to read, and notices contend for the mutex, which makes that moment long.
 func TestLostHoldIsNotPassedOn(t *testing.T) {
 	var slow atomic.Bool
+	began := time.Now()
 	defer holdfast.SetBootClock(func() time.Duration {
 		if slow.Load() {
 			time.Sleep(2 * ms)
 		}
-		return 0
+		return time.Since(began)
 	})()
 	for try := range 5 {
 		store := faultstore.Wrap(memstore.New())

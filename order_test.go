@@ -323,7 +323,7 @@ func (s *forgetfulStore) Renew(ctx context.Context, reqs []driver.RenewRequest) 
 }
 
 // A place that the store has lost is followed by a new one. A hold that it has lost is lost, also
-// if its owner has a place.
+// if its owner has a place, and so is a grant that it does not confirm.
 func TestStoreThatForgets(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := &forgetfulStore{Notifier: memstore.New()}
@@ -343,6 +343,11 @@ func TestStoreThatForgets(t *testing.T) {
 		<-lock.Context().Done()
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrTaken)
 		_ = lock.Release()
+
+		first = acquire(t, open(t, store, nil), "b", nil)
+		got = startWaiting(t, open(t, store, nil), "b", &holdfast.Options{Detached: true}, 1)
+		release(t, first)
+		release(t, <-got)
 	})
 }
 

@@ -446,22 +446,30 @@ func TestHungStoreIsBounded(t *testing.T) {
 	})
 }
 
-// A request that arrives after its caller has given up, and after a first release has found
-// nothing, does not keep the name for its TTL: the release is sent again.
+// A request that arrives after its caller has given up or has asked anew, and after a first release
+// has found nothing, does not keep the name for its TTL: the release is sent again.
 func TestRequestThatArrivesAfterItsRelease(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
 		limited, cancel := context.WithCancel(ctx)
-		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			cancel()
+		defer cancel()
+		late := func(_ context.Context, _ faultstore.Op, apply func()) error {
 			time.AfterFunc(1500*ms, apply)
 			return errors.New("connection reset")
-		})
-		wantErr(t, failure(c.Acquire(limited, "a", nil)), context.Canceled)
-		time.Sleep(1600 * ms)
-		lookup(t, c, "a") // The request has arrived.
-		time.Sleep(2 * time.Second)
-		free(t, c, "a")
+		}
+		for _, givesUp := range []bool{false, true} {
+			store.Once(faultstore.Acquire, late)
+			if givesUp {
+				time.AfterFunc(ms/2, cancel) // before it looks
+				wantErr(t, failure(c.Acquire(limited, "a", nil)), context.Canceled)
+			} else {
+				release(t, acquire(t, c, "a", nil))
+			}
+			time.Sleep(1600 * ms)
+			lookup(t, c, "a") // The request has arrived.
+			time.Sleep(2 * time.Second)
+			free(t, c, "a")
+		}
 	})
 }
 

@@ -43,10 +43,7 @@ type ticketFields struct {
 
 // encode returns the ticket.
 func (f *ticketFields) encode() Ticket {
-	data, err := json.Marshal(f)
-	if err != nil {
-		panic(err) // strings and numbers can be encoded
-	}
+	data, _ := json.Marshal(f) // Strings and numbers can be encoded.
 	return ticketPrefix + Ticket(base64.RawURLEncoding.EncodeToString(data))
 }
 
@@ -88,15 +85,13 @@ func (t Ticket) LogValue() slog.Value {
 // nothing has changed.
 func (l *Lock) HandOver() (Ticket, error) {
 	lease, c := l.lease, l.lease.c
-	err := l.Err()
-	if !lease.options.Detached {
-		err = fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
-	}
+	lease.checkDeadline()
 	c.mu.Lock()
-	if err == nil {
-		err = l.contextErr()
-	}
-	if err == nil && len(lease.locks) > 1 {
+	err := l.contextErr()
+	switch {
+	case !lease.options.Detached:
+		err = fmt.Errorf("%w: it was not acquired with Options.Detached", ErrInvalid)
+	case err == nil && len(lease.locks) > 1:
 		err = fmt.Errorf("%w: it has other handles", ErrInvalid)
 	}
 	if err != nil {
