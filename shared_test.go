@@ -3,7 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,46 +48,6 @@ func TestSharedLock(t *testing.T) {
 			}
 			defer release(t, reader)
 		}
-	})
-}
-
-// As many holds with a Limit are together as it allows, and a plain hold is alone. Waiters are
-// served in order, so that a plain one is not starved.
-func TestLimit(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		clients := []*holdfast.Client{open(t, store, nil), open(t, store, nil), open(t, store, nil)}
-		var mu sync.Mutex
-		used, most := 0, 0
-		add := func(weight int) {
-			mu.Lock()
-			defer mu.Unlock()
-			if used += weight; used > 10 {
-				t.Errorf("%d are held, of 10", used)
-			}
-			most = max(most, used)
-		}
-		var group sync.WaitGroup
-		for i := range 60 {
-			o, weight := &holdfast.Options{Limit: 10}, 1
-			if i%8 == 0 {
-				o, weight = nil, 10
-			}
-			group.Go(func() {
-				for range 5 {
-					lock := acquire(t, clients[i%3], "a", o)
-					add(weight)
-					time.Sleep(time.Duration(1+i) * ms)
-					add(-weight)
-					release(t, lock)
-				}
-			})
-		}
-		group.Wait()
-		if most != 10 {
-			t.Errorf("at most %d of 10 were held", most)
-		}
-		free(t, clients[0], "a")
 	})
 }
 
