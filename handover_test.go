@@ -300,12 +300,12 @@ func TestAdoptAtTheEndOfTheHold(t *testing.T) {
 // A ticket is over when the store has only a place of it.
 func TestAdoptOfAForgottenGrant(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &forgetfulStore{Notifier: memstore.New()}
+		s := faultstore.Wrap(memstore.New())
 		c := open(t, s, nil)
 		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
 		ticket, err := lock.HandOver()
 		noErr(t, err)
-		s.forgets.Store(true)
+		s.Bend(forgets)
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		err = within(t, 0, time.Second, func() error { _, err := c.Adopt(ctx, ticket, nil); return err })

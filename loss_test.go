@@ -3,7 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,15 +166,14 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 // brought back the hold before it.
 func TestForgottenGrantIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &forgetfulStore{Notifier: memstore.New()}
-		net := faultstore.Wrap(s)
+		net := faultstore.Wrap(memstore.New())
 		c := closedAtLast(t, net, holdfast.New(net, nil))
 		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
-		s.forgets.Store(true)
+		net.Bend(forgets)
 		time.Sleep(21 * time.Minute)
 		wantErr(t, lock.Err(), holdfast.ErrTaken)
 		wantErr(t, lock.Release(), holdfast.ErrTaken)
-		s.forgets.Store(false)
+		net.Bend(func(any) {})
 		free(t, c, "n")
 	})
 }
@@ -184,11 +182,14 @@ func TestForgottenGrantIsReleased(t *testing.T) {
 // owner. That is released at once, and not again by Release.
 func TestAnswerForAnotherToken(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		s := &laterToken{Notifier: memstore.New()}
-		net := faultstore.Wrap(s)
+		net := faultstore.Wrap(memstore.New())
 		c := closedAtLast(t, net, holdfast.New(net, nil))
 		lock := acquire(t, c, "n", nil)
-		s.on.Store(true)
+		net.Bend(faultstore.Bent(func(entries *[]driver.Entry) {
+			for i := range *entries {
+				(*entries)[i].Token++
+			}
+		}))
 		time.Sleep(11 * time.Second)
 		wantErr(t, lock.Err(), holdfast.ErrTaken)
 		sent := net.Calls(faultstore.Release)
@@ -198,22 +199,6 @@ func TestAnswerForAnotherToken(t *testing.T) {
 			t.Errorf("Release sends %d requests", n)
 		}
 	})
-}
-
-// A laterToken is a store that answers renewals with a greater token, while on is set.
-type laterToken struct {
-	driver.Notifier
-	on atomic.Bool
-}
-
-func (s *laterToken) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	entries, err := s.Notifier.Renew(ctx, reqs)
-	for i := range entries {
-		if s.on.Load() {
-			entries[i].Token++
-		}
-	}
-	return entries, err
 }
 
 // A notice that comes while a renewal is in flight that gets no answer leads to another look at

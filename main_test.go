@@ -232,6 +232,21 @@ func fails(err error) faultstore.Fault {
 	return func(context.Context, faultstore.Op, func()) error { return err }
 }
 
+// instead has renewals answer with one state in place of another.
+func instead(of, other driver.State) func(any) {
+	return faultstore.Bent(func(entries *[]driver.Entry) {
+		for i, e := range *entries {
+			if e.State == of {
+				(*entries)[i].State = other
+			}
+		}
+	})
+}
+
+// forgets makes a store one that has no holds, but a place for each owner, as after a failover that
+// has brought back the holds before them.
+var forgets = instead(driver.Held, driver.Waiting)
+
 // loseNotice loses a notice.
 func loseNotice(context.Context, faultstore.Op, func()) error { return nil }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -305,28 +304,11 @@ func TestDeadWaiters(t *testing.T) {
 	})
 }
 
-// A forgetfulStore has no holds while forgets is set, but a place for each owner, as after a
-// failover that has brought back the holds before them.
-type forgetfulStore struct {
-	driver.Notifier
-	forgets atomic.Bool
-}
-
-func (s *forgetfulStore) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	entries, err := s.Notifier.Renew(ctx, reqs)
-	for i := range entries {
-		if s.forgets.Load() && entries[i].State == driver.Held {
-			entries[i].State = driver.Waiting
-		}
-	}
-	return entries, err
-}
-
 // A place that the store has lost is followed by a new one. A hold that it has lost is lost, also
 // if its owner has a place, and so is a grant that it does not confirm.
 func TestStoreThatForgets(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := &forgetfulStore{Notifier: memstore.New()}
+		store := faultstore.Wrap(memstore.New())
 		spy := spyOn(store)
 		first := acquire(t, open(t, store, nil), "a", nil)
 		got := startWaiters(t, open(t, spy, nil), "a", 1)
@@ -339,7 +321,7 @@ func TestStoreThatForgets(t *testing.T) {
 		}
 		release(t, first)
 		lock := <-got
-		store.forgets.Store(true)
+		store.Bend(forgets)
 		<-lock.Context().Done()
 		wantErr(t, lock.Err(), holdfast.ErrLost, holdfast.ErrTaken)
 		_ = lock.Release()

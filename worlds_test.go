@@ -36,7 +36,7 @@ func TestWorlds(t *testing.T) {
 			if os.Getenv("TEST_WHOLE") != "" {
 				worlds = 1000
 			}
-			if found := runWorlds(t, worlds, nodes, nil); found != "" {
+			if found := runWorlds(t, worlds, nodes, func(any) {}); found != "" {
 				t.Error(found)
 			}
 		})
@@ -45,27 +45,18 @@ func TestWorlds(t *testing.T) {
 
 // TestWorldsFindBrokenStores: each thing that a store may do wrong is found within a few worlds.
 func TestWorldsFindBrokenStores(t *testing.T) {
-	instead := func(of, other driver.State) func(any) {
-		return bend(func(entries *[]driver.Entry) {
-			for i, e := range *entries {
-				if e.State == of {
-					(*entries)[i].State = other
-				}
-			}
-		})
-	}
 	for name, bug := range map[string]func(any){
-		"half of the TTL":             bend(func(r *driver.Request) { r.TTL = max(r.TTL/2, driver.MinTTL) }),
-		"a hold outlives its TTL":     bend(func(r *driver.Request) { r.TTL = driver.MaxTTL }),
-		"a plain lock tolerates more": bend(func(r *driver.Request) { r.Limit, r.Tokens = max(r.Limit, 2), 0 }),
-		"limits are ignored":          bend(func(r *driver.Request) { r.Limit = min(r.Limit/2, 1) * driver.Shared }),
-		"tokens fall":                 bend(func(res *driver.Result) { res.Token = driver.MaxToken - res.Token }),
-		"a wait is a grant":           bend(func(res *driver.Result) { res.Granted = res.Granted || res.Waiting }),
+		"half of the TTL":             faultstore.Bent(func(r *driver.Request) { r.TTL = max(r.TTL/2, driver.MinTTL) }),
+		"a hold outlives its TTL":     faultstore.Bent(func(r *driver.Request) { r.TTL = driver.MaxTTL }),
+		"a plain lock tolerates more": faultstore.Bent(func(r *driver.Request) { r.Limit, r.Tokens = max(r.Limit, 2), 0 }),
+		"limits are ignored":          faultstore.Bent(func(r *driver.Request) { r.Limit = min(r.Limit/2, 1) * driver.Shared }),
+		"tokens fall":                 faultstore.Bent(func(res *driver.Result) { res.Token = driver.MaxToken - res.Token }),
+		"a wait is a grant":           faultstore.Bent(func(res *driver.Result) { res.Granted = res.Granted || res.Waiting }),
 		"a lost hold is renewed":      instead(driver.Lost, driver.Held),
 		"a place is a hold":           instead(driver.Waiting, driver.Held),
 		"a place outlives its hold":   instead(driver.Lost, driver.Waiting),
-		"a keep is ignored":           bend(func(r *driver.ReleaseRequest) { r.Keep = 0 }),
-		"damage is found":             bend(func(err *error) { *err = driver.ErrCorrupt }),
+		"a keep is ignored":           faultstore.Bent(func(r *driver.ReleaseRequest) { r.Keep = 0 }),
+		"damage is found":             faultstore.Bent(func(err *error) { *err = driver.ErrCorrupt }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,15 +65,6 @@ func TestWorldsFindBrokenStores(t *testing.T) {
 				t.Error("it is not found")
 			}
 		})
-	}
-}
-
-// bend returns a function that changes values of one type.
-func bend[T any](change func(*T)) func(any) {
-	return func(v any) {
-		if v, ok := v.(*T); ok {
-			change(v)
-		}
 	}
 }
 
@@ -109,7 +91,7 @@ func runWorlds(t *testing.T, worlds, nodes int, bug func(any)) string {
 type world struct {
 	seed    uint64
 	nodes   int       // memory stores; several are a quorum
-	bug     func(any) // what changes requests and results, or nil
+	bug     func(any) // what changes requests and results
 	ctx     context.Context
 	connect func(faultstore.Fault) driver.Store
 	store   driver.Store // without a network
@@ -147,7 +129,7 @@ func (w *world) run(t *testing.T) {
 			net := faultstore.Wrap(node)
 			setAll(net, fault)
 			net.Set(faultstore.Notice, fault)
-			net.Bend = w.bug
+			net.Bend(w.bug)
 			far[i] = net
 		}
 		store := far[0]

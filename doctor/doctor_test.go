@@ -245,7 +245,13 @@ func TestProbe(t *testing.T) {
 			t.Error(err)
 		}
 		mustBe(t, "memory", worstOf(t, findings), nil)
-		findings, _ = doctor.Examine(t.Context(), twice{memstore.New()}, nil)
+		twice := faultstore.Wrap(memstore.New()) // It grants a name that is held.
+		twice.Bend(faultstore.Bent(func(res *driver.Result) {
+			if !res.Granted {
+				res.Granted, res.Token = true, res.Held.Token+1
+			}
+		}))
+		findings, _ = doctor.Examine(t.Context(), twice, nil)
 		mustBe(t, "a lock that is granted twice", worstOf(t, findings), ill{"probe": doctor.Failure})
 		slow := faultstore.Wrap(memstore.New())
 		slow.Set(faultstore.Lookup, func(_ context.Context, _ faultstore.Op, apply func()) error {
@@ -266,15 +272,4 @@ func TestProbe(t *testing.T) {
 			t.Errorf("a TTL of 1 ns: %v", err)
 		}
 	})
-}
-
-// twice grants a name that is held.
-type twice struct{ driver.Store }
-
-func (s twice) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	res, err := s.Store.Acquire(ctx, req)
-	if !res.Granted {
-		res.Granted, res.Token = true, res.Held.Token+1
-	}
-	return res, err
 }

@@ -13,33 +13,25 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-// A fast store counts a hundredth more time than passes.
-type fast struct{ driver.Notifier }
-
-func counted(d time.Duration) time.Duration { return d * 100 / 101 }
-
-func (f fast) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	req.TTL, req.Place = counted(req.TTL), counted(req.Place)
-	return f.Notifier.Acquire(ctx, req)
-}
-
-func (f fast) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	for i := range reqs {
-		reqs[i].TTL = counted(reqs[i].TTL)
-	}
-	return f.Notifier.Renew(ctx, reqs)
-}
-
-func (f fast) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
-	req.Keep = counted(req.Keep)
-	return f.Notifier.Release(ctx, req)
-}
-
 // TestFastStore: a store whose clock is fast by a hundredth does not forget a run before its slot
 // is over.
 func TestFastStore(t *testing.T) {
 	storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-		locks := storetest.Client(t, fast{store.(driver.Notifier)}, "a")
+		counted := func(d time.Duration) time.Duration { return d * 100 / 101 }
+		fast := faultstore.Wrap(store)
+		fast.Bend(func(v any) {
+			switch v := v.(type) {
+			case *driver.Request:
+				v.TTL, v.Place = counted(v.TTL), counted(v.Place)
+			case *[]driver.RenewRequest:
+				for i := range *v {
+					(*v)[i].TTL = counted((*v)[i].TTL)
+				}
+			case *driver.ReleaseRequest:
+				v.Keep = counted(v.Keep)
+			}
+		})
+		locks := storetest.Client(t, fast, "a")
 		begin := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		time.Sleep(time.Until(begin))
 		runs := 0

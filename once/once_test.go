@@ -231,19 +231,12 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
-		if _, err := once.Do(ctx, storetest.Client(t, forgetful{store.(driver.Notifier)}, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
+		forgetful := faultstore.Wrap(store)
+		forgetful.Bend(faultstore.Bent(func(can *driver.Guarantees) { can.Keep = false }))
+		if _, err := once.Do(ctx, storetest.Client(t, forgetful, "b"), "job", nil, nothing); !errors.Is(err, holdfast.ErrUnsupported) {
 			t.Errorf("a store that cannot keep names: %v", err)
 		}
 	})
-}
-
-// forgetful is a store that cannot keep names.
-type forgetful struct{ driver.Notifier }
-
-func (f forgetful) Guarantees() driver.Guarantees {
-	can := f.Notifier.Guarantees()
-	can.Keep = false
-	return can
 }
 
 // TestSlots: periods and ticks follow each other without gap or overlap.

@@ -128,7 +128,9 @@ func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuses := faultstore.Wrap(memstore.New())
 		refuses.Set(faultstore.Acquire, faultstore.Refuse)
-		locks, forgets := storetest.Client(t, memstore.New(), ""), storetest.Client(t, forgetful{memstore.New()}, "")
+		forgetful := faultstore.Wrap(memstore.New())
+		forgetful.Bend(faultstore.Bent(func(can *driver.Guarantees) { can.Keep = false }))
+		locks, forgets := storetest.Client(t, memstore.New(), ""), storetest.Client(t, forgetful, "")
 		for i, test := range []struct {
 			limit *ratelimit.Limiter
 			want  error
@@ -150,13 +152,4 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v are left", left)
 		}
 	})
-}
-
-// forgetful is a store that cannot keep names.
-type forgetful struct{ driver.Notifier }
-
-func (f forgetful) Guarantees() driver.Guarantees {
-	can := f.Notifier.Guarantees()
-	can.Keep = false
-	return can
 }

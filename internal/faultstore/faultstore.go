@@ -57,12 +57,11 @@ func Hang(ctx context.Context, _ Op, _ func()) error {
 // A Store is a store with faults. Wrap returns one; the zero value is not usable.
 type Store struct {
 	driver.Store
-	Bend func(any) // may change each request, result and error, to which it gets a pointer
-
 	guarantees driver.Guarantees
 
 	mu     sync.Mutex
 	faults map[Op]Fault
+	bend   func(any)
 	calls  map[Op]int
 
 	listening sync.RWMutex // locked for reading while a listener is called
@@ -77,7 +76,7 @@ type listener func(name, owner string, token int64)
 func Wrap(store driver.Store) *Store {
 	guarantees := store.Guarantees()
 	guarantees.InProcess, guarantees.Crash = false, driver.FateKept
-	return &Store{Store: store, guarantees: guarantees, faults: map[Op]Fault{}, calls: map[Op]int{}, listeners: map[*listener]struct{}{}}
+	return &Store{Store: store, guarantees: guarantees, bend: func(any) {}, faults: map[Op]Fault{}, calls: map[Op]int{}, listeners: map[*listener]struct{}{}}
 }
 
 // Unfair makes the store one without a queue. It makes no places, and has the owners of a name look
@@ -108,6 +107,23 @@ func (s *Store) Once(op Op, fault Fault) {
 	})
 }
 
+// Bend has bend change the guarantees, and each request, result and error from now on. It gets
+// pointers to them.
+func (s *Store) Bend(bend func(any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bend = bend
+}
+
+// Bent returns a function for Bend that changes the values of one type.
+func Bent[T any](change func(*T)) func(any) {
+	return func(v any) {
+		if v, ok := v.(*T); ok {
+			change(v)
+		}
+	}
+}
+
 // Calls returns how often op was called.
 func (s *Store) Calls(op Op) int {
 	s.mu.Lock()
@@ -115,12 +131,12 @@ func (s *Store) Calls(op Op) int {
 	return s.calls[op]
 }
 
-// count counts a call, and returns the fault that is set for it.
-func (s *Store) count(op Op) Fault {
+// count counts a call, and returns the fault that is set for it, and what bends it.
+func (s *Store) count(op Op) (fault Fault, bend func(any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[op]++
-	return s.faults[op]
+	return s.faults[op], s.bend
 }
 
 // call makes a call with the fault that is set for it. When the fault calls apply, the store
@@ -128,17 +144,14 @@ func (s *Store) count(op Op) Fault {
 func call[Request, Result any](
 	s *Store, ctx context.Context, op Op, req Request, method func(context.Context, Request) (Result, error),
 ) (Result, error) {
-	send := method
-	if s.Bend != nil {
-		send = func(ctx context.Context, req Request) (Result, error) {
-			s.Bend(&req)
-			result, err := method(ctx, req)
-			s.Bend(&result)
-			s.Bend(&err)
-			return result, err
-		}
+	fault, bend := s.count(op)
+	send := func(ctx context.Context, req Request) (Result, error) {
+		bend(&req)
+		result, err := method(ctx, req)
+		bend(&result)
+		bend(&err)
+		return result, err
 	}
-	fault := s.count(op)
 	if fault == nil {
 		return send(ctx, req)
 	}
@@ -154,7 +167,13 @@ func call[Request, Result any](
 }
 
 // Guarantees implements driver.Store.
-func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
+func (s *Store) Guarantees() driver.Guarantees {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	guarantees := s.guarantees
+	s.bend(&guarantees)
+	return guarantees
+}
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
@@ -214,7 +233,7 @@ func (s *Store) notify(l *listener, name, owner string, token int64) {
 			(*l)(name, owner, token)
 		}
 	}
-	if fault := s.count(Notice); fault != nil {
+	if fault, _ := s.count(Notice); fault != nil {
 		_ = fault(context.Background(), Notice, apply)
 	} else {
 		apply()
