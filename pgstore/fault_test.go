@@ -199,7 +199,8 @@ func TestReleaseOfOpenRow(t *testing.T) {
 	}
 }
 
-// Requests for many names, in any order, do not wait for each other in a circle.
+// Requests for many names, in any order, do not wait for each other in a circle, be the names new or
+// known.
 func TestNoDeadlocks(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "deadlock_timeout=10ms", "fsync=off", "log_min_messages=fatal")
@@ -211,7 +212,8 @@ func TestNoDeadlocks(t *testing.T) {
 		for g := range 16 {
 			all.Go(func() {
 				for i := range tries {
-					req := request(fmt.Sprint("name ", (i*7+w*5+g*3)%12), time.Minute)
+					set := fmt.Sprint("set ", (i+g)/8, " name ")
+					req := request(fmt.Sprint(set, (i*7+w*5+g*3)%12), time.Minute)
 					if i%2 == 0 {
 						req.Place = time.Minute
 					}
@@ -225,7 +227,7 @@ func TestNoDeadlocks(t *testing.T) {
 					if i%3 == 0 {
 						var renewals []driver.RenewRequest
 						for n := range 12 {
-							renewals = append(renewals, driver.RenewRequest{Name: fmt.Sprint("name ", 11-n), Owner: req.Owner, TTL: time.Minute})
+							renewals = append(renewals, driver.RenewRequest{Name: fmt.Sprint(set, 11-n), Owner: req.Owner, TTL: time.Minute})
 						}
 						_, _ = s.Renew(t.Context(), renewals) // Rows may be locked.
 					}

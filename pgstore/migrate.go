@@ -29,7 +29,7 @@ var (
 // Migrate brings the change. Programs of the one before go on calling the functions: what is called
 // in another way, or means something else, gets another name or other arguments. Programs of the
 // next one say so in their log (see dialListener).
-const edition = 7
+const edition = 8
 
 // maxIdentifier is the length at which PostgreSQL truncates identifiers.
 const maxIdentifier = 63

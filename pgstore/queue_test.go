@@ -181,7 +181,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 	grant(t, s, "name", time.Hour)
 	tx := pgtest.Begin(t, s.pool)
 	for _, text := range []string{
-		"SELECT outcome FROM @.take('{name}', '{other}', '{h}', '{1000}', '{0}', '{1}', '{1}', '{0}', '{NULL}', NULL)",
+		"SELECT outcome FROM @.acquire('{name}', '{other}', '{h}', '{1000}', '{0}', '{1}', '{1}', '{0}', '{NULL}', NULL, false)",
 		"SELECT held::text FROM @.look('name')",
 	} {
 		var result, id *string

@@ -17,10 +17,10 @@ import (
 
 const (
 	// graceTime is how long a call may go on after its deadline, so that a statement completes
-	// unless the server or the network hangs. Then its outcome is known, the connection is not
-	// broken off, and no later request overtakes it. A statement of a batch gets it twice: its
-	// callers wait as long.
-	graceTime = 500 * time.Millisecond
+	// unless the server or the network hangs, even where others keep the disk busy. Then its outcome
+	// is known, the connection is not broken off, and no later request overtakes it. A statement of a
+	// batch gets it twice: its callers wait as long.
+	graceTime = time.Second
 
 	// maxTries bounds the tries on connections that turn out to be of no use.
 	maxTries = 10

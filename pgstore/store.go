@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -40,8 +41,8 @@ type Store struct {
 	quoted     string // the schema, for SQL
 	configErr  error  // returned by every call if the arguments of New are invalid
 	listener   listener
-	acquires   verb
-	releases   verb
+	acquires   *batch.Queue[*call]
+	releases   *batch.Queue[*call]
 	unprepared atomic.Bool  // there is a pooler without prepared statements
 	sweptAt    atomic.Int64 // Unix time
 
@@ -69,7 +70,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
 	s.listener.init(s.ctx)
-	s.initVerbs()
+	s.acquires, s.releases = newQueue(s.sendAcquires), newQueue(s.sendReleases)
 	if opts.Listen != "" {
 		config, err := pgclient.ParseURL(opts.Listen)
 		if err != nil {

@@ -33,42 +33,116 @@ const (
 	pageSize = 1000
 )
 
-// A call is one Acquire or Release, with its answer or an error.
+// A call is one of a verb, with its answer or an error.
 type call struct {
-	name   string
-	req    driver.Request        // of an Acquire
-	end    driver.ReleaseRequest // of a Release
-	answer *answer
-	err    error
+	name, owner string
+	req         driver.Request // of an Acquire
+	token       int64          // of a Renew
+	time        time.Duration  // the TTL of a Renew, the Keep of a Release
+	answer      answer
+	err         error
 }
 
 // An answer is that of the server to a call.
 type answer struct {
-	Name    string
-	Outcome string
+	Item    int    // the number of the call, from 1
+	Outcome string // "" if there is no answer
 	Token   int64
 	Held    *holdJSON
 	Told    []string // whom to notify
 }
 
-// A verb sends the calls of many goroutines together, one batch at a time unless one hangs: the
-// commit is what costs, and it gathers. The first statement does what is usual. What it leaves of a
-// batch is for the second one, in a transaction of its own: so no batch waits for a row while it
-// has locked another out of order.
-type verb struct {
-	s             *Store
-	first, second string
-	args          func(calls []*call) []any
-	queue         batch.Queue[*call]
+// column returns a value of each call.
+func column[T any](calls []*call, value func(c *call) T) []T {
+	values := make([]T, len(calls))
+	for i, c := range calls {
+		values[i] = value(c)
+	}
+	return values
 }
 
-// init sets up the verb. text is its statement, with %s for the name of the function.
-func (v *verb) init(s *Store, text, first, second string) {
-	v.s = s
-	v.first, v.second = fmt.Sprintf(text, first), fmt.Sprintf(text, second)
-	v.queue = batch.Queue[*call]{
-		Send:       v.send,
-		Name:       func(c *call) string { return c.name },
+func nameOf(c *call) string  { return c.name }
+func ownerOf(c *call) string { return c.owner }
+func timeOf(c *call) int64   { return micros(c.time) }
+
+func (s *Store) sendAcquires(ctx context.Context, calls []*call) error {
+	const text = "SELECT item, outcome, token, held, told FROM @.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	return s.send(ctx, s.acquire, text, calls, func(calls []*call) []any {
+		return []any{
+			column(calls, nameOf),
+			column(calls, ownerOf),
+			column(calls, func(c *call) string { return c.req.Holder }),
+			column(calls, func(c *call) int64 { return micros(c.req.TTL) }),
+			column(calls, func(c *call) int64 { return micros(c.req.Place) }),
+			column(calls, func(c *call) int32 { return int32(max(c.req.Limit, 1)) }),
+			column(calls, func(c *call) int32 { return int32(max(c.req.Tokens, 1)) }),
+			column(calls, func(c *call) int64 { return c.req.Floor }),
+			column(calls, func(c *call) *string { return encodeMetadata(c.req.Metadata) }),
+			s.listener.channel,
+		}
+	})
+}
+
+func (s *Store) sendRenewals(ctx context.Context, calls []*call) error {
+	const text = "SELECT item, outcome, token, NULL::jsonb, told FROM @.renew($1, $2, $3, $4, $5)"
+	return s.send(ctx, s.acquireInTime, text, calls, func(calls []*call) []any {
+		return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, func(c *call) int64 { return c.token }), column(calls, timeOf)}
+	})
+}
+
+func (s *Store) sendReleases(ctx context.Context, calls []*call) error {
+	const text = "SELECT item, outcome, 0::bigint, NULL::jsonb, told FROM @.release($1, $2, $3, $4)"
+	return s.send(ctx, s.acquire, text, calls, func(calls []*call) []any {
+		return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, timeOf)}
+	})
+}
+
+// send makes calls in one statement. What that leaves of them is for a second one, in a transaction
+// of its own: so none waits for a row while it has locked another out of order. The last argument
+// tells which of the two it is.
+func (s *Store) send(ctx context.Context, from source, text string, calls []*call, args func(calls []*call) []any) error {
+	for _, rest := range []bool{false, true} {
+		if len(calls) == 0 {
+			return nil
+		}
+		answers, err := query(ctx, s, from, text, append(args(calls), rest), pgx.RowToStructByPos[answer])
+		if err != nil {
+			return err
+		}
+		for _, a := range answers {
+			calls[a.Item-1].answer = a
+			s.tell(a.Told)
+		}
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.answer.Outcome != "" })
+	}
+	if len(calls) > 0 {
+		return errors.New("another transaction has locked the row")
+	}
+	return nil
+}
+
+// errNotTogether means that the server has undone a batch, because of one of its calls. Each caller
+// then makes its call alone, so that a row that another transaction has locked holds up no other.
+var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
+
+// newQueue returns a queue of calls that are sent together, one batch at a time unless one hangs:
+// the commit is what costs, and it gathers.
+func newQueue(send func(ctx context.Context, calls []*call) error) *batch.Queue[*call] {
+	return &batch.Queue[*call]{
+		Send: func(ctx context.Context, calls []*call) {
+			slices.SortStableFunc(calls, func(c, d *call) int { return strings.Compare(c.name, d.name) })
+			err := send(ctx, calls)
+			if driver.IsNotApplied(err) && len(calls) > 1 {
+				err = errNotTogether
+			}
+			for _, c := range calls {
+				c.err = nil // that of a batch that was undone
+				if c.answer.Outcome == "" {
+					c.err = err
+				}
+			}
+		},
+		Name:       nameOf,
 		InFlight:   1,
 		Max:        maxBatch,
 		Bound:      batchTimeout,
@@ -77,86 +151,22 @@ func (v *verb) init(s *Store, text, first, second string) {
 	}
 }
 
-// errNotTogether means that the server has undone a batch, because of one of its calls. Each caller
-// then makes its call alone, so that a row that another transaction has locked holds up no other.
-var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
-
-// send sends a batch, and of each name its first call alone at first.
-func (v *verb) send(ctx context.Context, calls []*call) {
-	slices.SortStableFunc(calls, func(c, d *call) int { return strings.Compare(c.name, d.name) })
-	err := v.ask(ctx, v.first, slices.CompactFunc(slices.Clone(calls), func(c, d *call) bool { return c.name == d.name }))
-	rest := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.answer != nil })
-	if err == nil && len(rest) > 0 {
-		err = v.ask(ctx, v.second, rest)
-	}
-	if driver.IsNotApplied(err) && len(calls) > 1 {
-		err = errNotTogether
-	}
-	for _, c := range calls {
-		c.err = nil // that of a batch that was undone
-		if c.answer == nil {
-			c.err = err
-		}
-	}
-}
-
-// ask sends calls in one statement. The answers come in their order.
-func (v *verb) ask(ctx context.Context, text string, calls []*call) error {
-	answers, err := query(ctx, v.s, v.s.acquire, text, v.args(calls), pgx.RowToStructByPos[answer])
-	if err != nil {
-		return err
-	}
-	for _, c := range calls {
-		if len(answers) > 0 && answers[0].Name == c.name {
-			c.answer, answers = &answers[0], answers[1:]
-			v.s.tell(c.answer.Told)
-		}
-	}
-	return nil
-}
-
-// do sends a call in a batch, or alone if that was undone. A call that is sent is awaited for
+// do makes a call in a batch, or alone if that was undone. A call that is sent is awaited for
 // graceTime beyond the deadline of ctx, canceled or not, so that the release that follows does not
 // overtake it.
-func (v *verb) do(ctx context.Context, c *call) (*answer, error) {
+func do(ctx context.Context, queue *batch.Queue[*call], c *call) error {
 	ctx, cancel := withGrace(ctx)
 	defer cancel()
-	switch err := v.queue.Do(ctx, c); {
+	switch err := queue.Do(ctx, c); {
 	case errors.Is(err, batch.ErrNotSent):
-		return nil, driver.NotApplied(err)
+		return driver.NotApplied(err)
 	case err != nil:
-		return nil, fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
+		return fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
 	}
 	if errors.Is(c.err, errNotTogether) {
-		v.send(ctx, []*call{c})
+		queue.Send(ctx, []*call{c})
 	}
-	return c.answer, c.err
-}
-
-func (s *Store) initVerbs() {
-	s.acquires.args = func(calls []*call) []any {
-		n := len(calls)
-		names, owners, holders, metadata := make([]string, n), make([]string, n), make([]string, n), make([]*string, n)
-		ttls, places, floors := make([]int64, n), make([]int64, n), make([]int64, n)
-		limits, tokens := make([]int32, n), make([]int32, n)
-		for i, c := range calls {
-			names[i], owners[i], holders[i], metadata[i] = c.name, c.req.Owner, c.req.Holder, encodeMetadata(c.req.Metadata)
-			ttls[i], places[i], floors[i] = micros(c.req.TTL), micros(c.req.Place), c.req.Floor
-			limits[i], tokens[i] = int32(max(c.req.Limit, 1)), int32(max(c.req.Tokens, 1))
-		}
-		return []any{names, owners, holders, ttls, places, limits, tokens, floors, metadata, s.listener.channel}
-	}
-	s.acquires.init(s, "SELECT name, outcome, token, held, told FROM @.%s($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", "take", "enter")
-
-	s.releases.args = func(calls []*call) []any {
-		n := len(calls)
-		names, owners, keeps := make([]string, n), make([]string, n), make([]int64, n)
-		for i, c := range calls {
-			names[i], owners[i], keeps[i] = c.name, c.end.Owner, micros(c.end.Keep)
-		}
-		return []any{names, owners, keeps}
-	}
-	s.releases.init(s, "SELECT name, CASE WHEN ended THEN 'ended' ELSE '' END, 0::bigint, NULL::jsonb, told FROM @.%s($1, $2, $3)", "give", "leave")
+	return c.err
 }
 
 // Acquire implements [driver.Store].
@@ -165,12 +175,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, err
 	}
 	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
-	answer, err := s.acquires.do(ctx, &call{name: req.Name, req: req})
-	if err != nil {
+	c := &call{name: req.Name, owner: req.Owner, req: req}
+	if err := do(ctx, s.acquires, c); err != nil {
 		return res, err
 	}
 	s.maybeSweep()
-	switch answer.Outcome {
+	switch c.answer.Outcome {
 	case "again":
 		return res, errors.New("the owner has an entry")
 	case "floor":
@@ -178,14 +188,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case "last":
 		err = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 	case "held", "waiting":
-		res = driver.Result{Granted: answer.Outcome == "held", Waiting: answer.Outcome == "waiting", Token: answer.Token}
+		res = driver.Result{Granted: c.answer.Outcome == "held", Waiting: c.answer.Outcome == "waiting", Token: c.answer.Token}
 		s.startListening(res.Waiting)
 	}
 	if !res.Granted && !res.Waiting {
 		s.listener.notices.Forget(req.Name, req.Owner)
 	}
-	if answer.Held != nil {
-		res.Held = answer.Held.record()
+	if c.answer.Held != nil {
+		res.Held = c.answer.Held.record()
 	}
 	return res, err
 }
@@ -196,44 +206,21 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	type row struct {
-		Item    int
-		Outcome string
-		Token   int64
-		Told    []string
+	calls := make([]*call, len(reqs))
+	for i, req := range reqs {
+		calls[i] = &call{name: req.Name, owner: req.Owner, token: req.Token, time: req.TTL}
+		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
 	}
+	err := s.sendRenewals(ctx, calls)
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
-	for try := 0; ; try++ {
-		var left []int
-		var names, owners []string
-		var tokens, ttls []int64
-		for i, req := range reqs {
-			if entries[i].State == driver.Unknown {
-				left, names, owners = append(left, i), append(names, req.Name), append(owners, req.Owner)
-				tokens, ttls = append(tokens, req.Token), append(ttls, micros(req.TTL))
-				s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
-			}
-		}
-		switch {
-		case len(left) == 0:
-			return entries, nil
-		case try == 2:
-			return entries, errors.New("another transaction has locked the row")
-		}
-		rows, err := query(ctx, s, s.acquireInTime, "SELECT item, outcome, token, told FROM @.renew($1, $2, $3, $4, $5)",
-			[]any{names, owners, tokens, ttls, try == 1}, pgx.RowToStructByPos[row])
-		for _, row := range rows {
-			i := left[row.Item-1]
-			s.tell(row.Told)
-			if entries[i] = (driver.Entry{State: states[row.Outcome], Token: row.Token}); entries[i].State == driver.Lost {
-				s.listener.notices.Forget(reqs[i].Name, reqs[i].Owner)
-			}
-		}
-		if err != nil {
-			return entries, err
+	for i, c := range calls {
+		entries[i] = driver.Entry{State: states[c.answer.Outcome], Token: c.answer.Token}
+		if entries[i].State == driver.Lost {
+			s.listener.notices.Forget(c.name, c.owner)
 		}
 	}
+	return entries, err
 }
 
 // Release implements [driver.Store].
@@ -241,12 +228,12 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err
 	}
-	answer, err := s.releases.do(ctx, &call{name: req.Name, end: req})
-	if err != nil {
+	c := &call{name: req.Name, owner: req.Owner, time: req.Keep}
+	if err := do(ctx, s.releases, c); err != nil {
 		return false, err
 	}
 	s.listener.notices.Forget(req.Name, req.Owner)
-	return answer.Outcome == "ended", nil
+	return c.answer.Outcome == "ended", nil
 }
 
 // A heldRow has the holds of a name.

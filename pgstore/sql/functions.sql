@@ -27,7 +27,7 @@ $$
 --
 -- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the
 -- holds are the longest prefix of the live entries whose length is within every limit in it. This
--- is the rule, and it is nowhere else but for a request behind all holds, in enter. It returns whom
+-- is the rule, and it is nowhere else but for a request behind all holds, in acquire. It returns whom
 -- to notify, without p_asker. The caller has locked the row.
 CREATE OR REPLACE FUNCTION settle(p_name text, p_asker text) RETURNS text[]
 LANGUAGE plpgsql AS $$
@@ -65,56 +65,52 @@ BEGIN
     RETURN v_told;
 END $$
 --
--- Grants what is free, in one statement. The names are in order, and each is there once. What it
--- leaves is for enter: of a lone name here, and of several in a transaction of its own, for which
--- the caller asks, since this one may have locked rows out of order by then.
-CREATE OR REPLACE FUNCTION take(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
-    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text)
-RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
-@verb@ AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
-    SELECT r.name, r.owner, r.token, r.tokens, r.lim, false, r.now, r.now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel, r.token + r.tokens - 1
-      FROM (SELECT a.*, t.now, greatest(t.micros, a.floor) AS token
-              FROM (SELECT s.now, micros(s.now) FROM (SELECT clock_timestamp() AS now OFFSET 0) AS s OFFSET 0) AS t,
-                   unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata) AS a(name, owner, holder, ttl, lim, tokens, floor, metadata)
-             WHERE a.floor <= t.micros + 86400000000) AS r
-     WHERE NOT EXISTS (SELECT FROM locks AS o WHERE o.name = r.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
-        ON CONFLICT (name) DO UPDATE
-       SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since, expires = excluded.expires,
-           holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
-           token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
-     WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
-    RETURNING l.name, 'held', l.token, NULL::jsonb, NULL::text[];
-    IF NOT FOUND AND cardinality(p_names) = 1 THEN
-        RETURN QUERY SELECT * FROM enter(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata, p_channel);
-    END IF;
-END $$
---
 -- Makes entries: at the end of the queue of each name, as a hold or as a place.
 --   held, waiting  there is an entry, with the token
 --   refused        there is none; held is in the way
 --   again          the owner has one, which stays as it is
 --   floor, last    no token is possible
-CREATE OR REPLACE FUNCTION enter(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
-    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text)
-RETURNS TABLE (name text, outcome text, token bigint, held jsonb, told text[])
+-- One statement grants what is free. Of several names it leaves the rest unanswered, for which the
+-- caller calls again, with p_rest: this transaction may have locked rows out of order by then.
+CREATE OR REPLACE FUNCTION acquire(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
+    p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text, p_rest boolean)
+RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 DECLARE
     r         record;
     v_now     timestamptz;
+    v_micros  bigint;
     v_last    bigint;
     v_holds   bigint;
     v_least   integer;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata)
-                               AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata)
+    IF NOT p_rest THEN
+        v_now := clock_timestamp();
+        v_micros := micros(v_now);
+        RETURN QUERY
+        INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
+        SELECT a.name, a.owner, greatest(v_micros, a.floor), a.tokens, a.lim, false, v_now, v_now + span(a.ttl), a.holder, a.metadata::jsonb, p_channel,
+               greatest(v_micros, a.floor) + a.tokens - 1
+          FROM unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata) WITH ORDINALITY
+               AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, item)
+         WHERE a.item = array_position(p_names, a.name) AND a.floor <= v_micros + 86400000000
+           AND NOT EXISTS (SELECT FROM locks AS o WHERE o.name = a.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
+            ON CONFLICT (name) DO UPDATE
+           SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since, expires = excluded.expires,
+               holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
+               token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
+         WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
+        RETURNING array_position(p_names, l.name), 'held', l.token, NULL::jsonb, NULL::text[];
+        IF FOUND OR cardinality(p_names) > 1 THEN
+            RETURN;
+        END IF;
+    END IF;
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_holders, p_ttls, p_places, p_limits, p_tokens, p_floors, p_metadata) WITH ORDINALITY
+                               AS a(name, owner, holder, ttl, place, lim, tokens, floor, metadata, item)
     LOOP
-        name := r.name;
+        item := r.item;
         token := 0;
         told := '{}';
         IF r.floor > micros(clock_timestamp()) + 86400000000 THEN
@@ -132,12 +128,8 @@ BEGIN
                 CONTINUE;
             END IF;
         END IF;
-        LOOP
-            SELECT l.last_token INTO v_last FROM locks AS l WHERE l.name = r.name FOR UPDATE;
-            EXIT WHEN FOUND;
-            INSERT INTO locks (name, token, tokens, lim, kept, since, expires, last_token)
-            VALUES (r.name, 0, 1, 1, false, clock_timestamp(), clock_timestamp(), 0) ON CONFLICT DO NOTHING;
-        END LOOP;
+        SELECT l.last_token INTO v_last FROM locks AS l WHERE l.name = r.name FOR UPDATE;
+        CONTINUE WHEN NOT FOUND; -- It was swept in between.
         told := settle(r.name, '');
         v_now := clock_timestamp();
         token := greatest(v_last + 1, micros(v_now), r.floor);
@@ -158,13 +150,13 @@ BEGIN
             UPDATE locks AS l SET last_token = token + r.tokens - 1, others = true WHERE l.name = r.name;
         ELSIF outcome = 'held' AND v_holds = 0 THEN
             UPDATE locks AS l
-               SET owner = r.owner, token = enter.token, tokens = r.tokens, lim = r.lim, kept = false, since = v_now, expires = v_now + span(r.ttl),
-                   holder = r.holder, metadata = r.metadata::jsonb, channel = p_channel, last_token = enter.token + r.tokens - 1
+               SET owner = r.owner, token = acquire.token, tokens = r.tokens, lim = r.lim, kept = false, since = v_now, expires = v_now + span(r.ttl),
+                   holder = r.holder, metadata = r.metadata::jsonb, channel = p_channel, last_token = acquire.token + r.tokens - 1
              WHERE l.name = r.name;
         ELSIF outcome = 'held' THEN
             INSERT INTO holds
             VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel);
-            UPDATE locks AS l SET last_token = enter.token + r.tokens - 1, others = true WHERE l.name = r.name;
+            UPDATE locks AS l SET last_token = acquire.token + r.tokens - 1, others = true WHERE l.name = r.name;
         END IF;
         v_durable := v_durable OR outcome = 'held' OR told <> '{}';
         RETURN NEXT;
@@ -238,42 +230,34 @@ BEGIN
     END IF;
 END $$
 --
--- Frees the names of plain holds that have no others, in one statement, without waiting for the
--- disk. It finds the rows by the index, in order, whatever the size of the table is. What it leaves
--- is for leave, as in take.
-CREATE OR REPLACE FUNCTION give(p_names text[], p_owners text[], p_keeps bigint[])
-RETURNS TABLE (name text, ended boolean, told text[])
-@verb@ AS $$
-#variable_conflict use_column
-DECLARE
-    v_now CONSTANT timestamptz := clock_timestamp();
-BEGIN
-    RETURN QUERY
-    UPDATE locks AS l SET owner = NULL, expires = v_now
-     WHERE 0 = ALL (p_keeps) AND l.name = ANY (p_names) AND l.owner = p_owners[array_position(p_names, l.name)]
-       AND NOT l.kept AND NOT l.others AND l.expires > v_now
-    RETURNING l.name, true, NULL::text[];
-    IF FOUND THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
-    ELSIF cardinality(p_names) = 1 THEN
-        RETURN QUERY SELECT * FROM leave(p_names, p_owners, p_keeps);
-    END IF;
-END $$
---
--- Ends entries, and reports whether there were any; or keeps the names of holds.
-CREATE OR REPLACE FUNCTION leave(p_names text[], p_owners text[], p_keeps bigint[])
-RETURNS TABLE (name text, ended boolean, told text[])
+-- Ends entries, and reports ended for each that there was, or keeps the names of holds. One
+-- statement ends holds without others, in a transaction that does not wait for the disk. The rest is
+-- for a second call, as in acquire.
+CREATE OR REPLACE FUNCTION release(p_names text[], p_owners text[], p_keeps bigint[], p_rest boolean)
+RETURNS TABLE (item integer, outcome text, told text[])
 @verb@ AS $$
 #variable_conflict use_column
 DECLARE
     r         record;
-    v_now     timestamptz;
+    v_now     timestamptz := clock_timestamp();
+    v_ended   boolean;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_keeps) AS a(name, owner, keep)
+    IF NOT p_rest THEN
+        RETURN QUERY
+        UPDATE locks AS l SET owner = NULL, expires = v_now
+          FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item)
+         WHERE a.keep = 0 AND l.name = a.name AND l.owner = a.owner AND NOT l.kept AND NOT l.others AND l.expires > v_now
+        RETURNING a.item::integer, 'ended', NULL::text[];
+        IF FOUND OR cardinality(p_names) > 1 THEN
+            PERFORM set_config('synchronous_commit', 'off', true);
+            RETURN;
+        END IF;
+    END IF;
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item)
     LOOP
-        name := r.name;
-        ended := false;
+        item := r.item;
+        outcome := 'none';
         told := '{}';
         PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
         IF NOT FOUND THEN
@@ -284,23 +268,24 @@ BEGIN
         IF r.keep > 0 THEN
             told := settle(r.name, r.owner);
             UPDATE locks AS l SET kept = true, expires = v_now + span(r.keep) WHERE l.name = r.name AND l.owner = r.owner;
-            ended := FOUND;
-            IF NOT ended THEN
+            v_ended := FOUND;
+            IF NOT v_ended THEN
                 UPDATE holds AS h SET kept = true, expires = v_now + span(r.keep) WHERE h.name = r.name AND h.owner = r.owner;
-                ended := FOUND;
+                v_ended := FOUND;
             END IF;
         ELSE
             UPDATE locks AS l SET owner = NULL, expires = v_now WHERE l.name = r.name AND l.owner = r.owner AND NOT l.kept AND l.expires > v_now;
-            ended := FOUND;
-            IF NOT ended THEN
+            v_ended := FOUND;
+            IF NOT v_ended THEN
                 DELETE FROM holds AS h WHERE h.name = r.name AND h.owner = r.owner AND NOT h.kept AND h.expires > v_now;
-                ended := FOUND;
+                v_ended := FOUND;
             END IF;
         END IF;
-        IF NOT ended THEN
+        IF NOT v_ended THEN
             DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
-            ended := FOUND AND r.keep = 0;
+            v_ended := FOUND AND r.keep = 0;
         END IF;
+        outcome := CASE WHEN v_ended THEN 'ended' ELSE 'none' END;
         told := told || settle(r.name, '');
         v_durable := v_durable OR told <> '{}' OR r.keep > 0;
         RETURN NEXT;
@@ -442,8 +427,8 @@ BEGIN
     IF EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.owner = p_holder_id AND e.expires > clock_timestamp() AND e.lim = v_lim) THEN
         SELECT * INTO v_done FROM renew(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', ARRAY[v_ttl], true);
     ELSE
-        SELECT * INTO v_done FROM take(ARRAY[p_lock_name], ARRAY[p_holder_id], ARRAY[p_holder_id], ARRAY[v_ttl], '{0}', ARRAY[v_lim], '{1}', '{0}',
-                                       ARRAY[p_metadata::text], NULL);
+        SELECT * INTO v_done FROM acquire(ARRAY[p_lock_name], ARRAY[p_holder_id], ARRAY[p_holder_id], ARRAY[v_ttl], '{0}', ARRAY[v_lim], '{1}', '{0}',
+                                          ARRAY[p_metadata::text], NULL, false);
     END IF;
     PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
     RETURN CASE WHEN v_done.outcome = 'held' THEN v_done.token END;
@@ -478,7 +463,7 @@ CREATE OR REPLACE FUNCTION release_lock(p_lock_name text, p_holder_id text) RETU
 DECLARE
     v_done record;
 BEGIN
-    SELECT * INTO v_done FROM give(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}');
+    SELECT * INTO v_done FROM release(ARRAY[p_lock_name], ARRAY[p_holder_id], '{0}', false);
     PERFORM tell(v_done.told) WHERE v_done.told <> '{}';
-    RETURN v_done.ended;
+    RETURN v_done.outcome = 'ended';
 END $$
