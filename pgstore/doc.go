@@ -9,27 +9,24 @@
 // # Guarantees
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
-// and restart too, since a lock is on disk before it is granted. So is every other change of a
-// hold. Places, and a plain release that admits nobody, do not wait for the disk. Fencing tokens,
-// granted in one step with the lock, that rise strictly: over expiry, break, and the loss of rows
-// and of the whole table (the tokens of a row that was lost begin anew at the server's clock in
-// microseconds).
-// Expiry is counted by the server's clock, never from when its transaction began. After a crash of
-// the holder, the lock is free when its TTL has expired.
+// and restart too, since every change of a hold is on disk before it is told. Places, and a plain
+// release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step with the
+// lock, that rise strictly: over expiry, break, and the loss of rows and of the whole table (they
+// begin anew at the server's clock in microseconds). Expiry is counted by the server's clock, never
+// from when its transaction began. After a crash of the holder, the lock is free when its TTL has
+// expired.
 //
-// A verb is one statement and one round trip, as a rule, and so is a batch of renewals.
-// Acquisitions that come at the same time share one transaction and its wait for the disk, and so
-// do releases: those of locks with others beside or behind them share a second one. An attempt that
-// is refused and does not wait writes nothing. The store works through poolers, in transaction mode
-// too, since nothing is left in a session, and with any default_transaction_isolation. Transactions
-// that the server has undone in favor of others are repeated until the deadline.
+// A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
+// share one transaction and its wait for the disk, and so do releases and renewals: those of locks
+// with others beside or behind them share a second one. An attempt that is refused and does not wait
+// writes nothing. The store works through poolers, in transaction mode too, and with any
+// default_transaction_isolation. Transactions that the server has undone in favor of others are
+// repeated until the deadline.
 //
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
-// a hold, or finds that its time is over, gives the lock to those whose turn it is, and waits for
-// the disk as an acquisition does. The Store notifies them by NOTIFY, in a transaction of its own
-// behind that one, on a channel of their Store, which has one connection that listens. Functions
-// for other languages do it in the same transaction. The Store of a hold that is broken is
-// notified, too. A notification that is lost costs a waiter a third of the time of its place.
+// a hold, or finds that its time is over, gives the lock to those whose turn it is. Their Store, and
+// that of a hold that is broken, is notified behind that transaction, on the one connection by which
+// it listens. A notification that is lost costs a waiter a third of the time of its place.
 //
 // # Other languages
 //
@@ -51,16 +48,14 @@
 // The TTL is in seconds, and 30 if it is left out. A holder id should belong to one acquisition (a
 // UUID): any program that knows it can release the lock, and it is shown to people. Call them
 // outside of transactions (autocommit): others see a lock, and a release, when it is committed.
-// acquire_lock does not wait, and does not overtake: it is false while others wait for the lock,
-// for as long as there are any. release_lock passes the lock on to the first waiter.
+// acquire_lock does not wait, and is false while others do. release_lock passes the lock on.
 //
 // # What can go wrong
 //
 // Two may hold one lock after a failover to a standby that had not got the last commits, and after
 // a backup was restored. Tokens still rise as long as the server's clock does. A synchronous
-// standby has all of them, if nobody cancels a commit that waits for it. Changes of holds, except
-// plain releases, commit as the server is set for the user: with synchronous_commit or fsync off a
-// crash forgets locks, too. Package doctor looks for settings of this kind.
+// standby has all of them, if nobody cancels a commit that waits for it. With synchronous_commit or
+// fsync off for the user a crash forgets locks, too. Package doctor looks for such settings.
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
@@ -72,10 +67,9 @@
 //
 // A transaction that stays open after it has locked the row of a lock holds up that lock, and no
 // other: attempts fail after a second with a [driver.RetryError], waiting callers try again, and a
-// hold that cannot be renewed for so long is lost. A transaction that stays open for long anywhere
-// in the database keeps old versions of rows alive: locks become slower until it ends. While a
-// whole table is locked (VACUUM FULL, ALTER TABLE, Migrate), attempts fail, and waiting callers try
-// again.
+// hold that cannot be renewed for so long is lost. So it is with all locks while a whole table is
+// locked (VACUUM FULL, ALTER TABLE, Migrate). A transaction that stays open for long anywhere in the
+// database keeps old versions of rows alive: locks become slower until it ends.
 //
 // Through a pooler nobody can listen. Without Options.Listen, waiters behind one look from time to
 // time instead: the order is the same, and a hand-over takes up to 1.7 s.
@@ -86,9 +80,8 @@
 // statements for other tools. Users of the locks need USAGE on the schema, and SELECT, INSERT,
 // UPDATE and DELETE on its tables and its view. They must trust the owner of the schema, and those
 // to whom it grants CREATE: package doctor names them. A user that may write the tables can break
-// locks, and one that may read them can learn the secrets. Migrate refuses a schema that is not
-// fit, with the reason and what to do. After an update of this package it brings what has changed:
-// until then a Store works as before, and says so in its log.
+// locks, and one that may read them can learn the secrets. After an update of this package Migrate
+// brings what has changed: until then a Store works as before, and says so in its log.
 //
 // Rows of names that are not used any more are deleted when they have been free for an hour, by the
 // processes that acquire others; where nobody uses this package, call "SELECT

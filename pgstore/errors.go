@@ -42,7 +42,6 @@ var advices = map[string]string{
 	"53300":          "the server has no connection left: raise max_connections, or put a pooler in front",
 	"57P03":          "the server is starting or stopping",
 	"42P13":          "the functions of the schema @ are those of a development version: end its programs, and drop the schema",
-	"25P02":          "the connection was left in a failed transaction",
 }
 
 // wrapErr wraps the error of a statement. It marks every error that is certain to have had no

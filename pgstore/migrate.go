@@ -31,18 +31,15 @@ var (
 // next one say so in their log (see dialListener).
 const edition = 8
 
-// maxIdentifier is the length at which PostgreSQL truncates identifiers.
-const maxIdentifier = 63
-
-// schema returns the name of the schema, and an error if it cannot be used.
+// schema returns the name of the schema, and an error if it cannot be used. PostgreSQL truncates
+// longer ones.
 func (o *Options) schema() (string, error) {
 	name := o.Schema
 	if name == "" {
 		name = DefaultSchema
 	}
-	if len(name) > maxIdentifier || strings.ContainsAny(name, "\x00@") || strings.HasPrefix(name, "pg_") {
-		return name, fmt.Errorf("%w: the name of the schema has more than %d bytes, a NUL or an @ in it, or begins with pg_",
-			driver.ErrInvalid, maxIdentifier)
+	if len(name) > 63 || strings.ContainsAny(name, "\x00@") || strings.HasPrefix(name, "pg_") {
+		return name, fmt.Errorf("%w: the name of the schema has more than 63 bytes, a NUL or an @ in it, or begins with pg_", driver.ErrInvalid)
 	}
 	return name, nil
 }
@@ -52,9 +49,6 @@ func (o *Options) schema() (string, error) {
 // on the wait for a row that another transaction has locked. That is longer than a commit takes,
 // and well below the default time of a request.
 const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan`
-
-// checked is the number of the statements up to that of check.sql.
-const checked = 3
 
 // Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run
 // in one transaction, in this order, and may be run again.
@@ -129,6 +123,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
 		return err
 	}
+	const checked = 3 // the statements up to that of check.sql
 	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}

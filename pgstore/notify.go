@@ -139,23 +139,19 @@ func (s *Store) dialListener() (_ *pgx.Conn, err error) {
 
 // forward passes on the notifications of a connection until it fails or the store is closed.
 func (s *Store) forward(conn *pgx.Conn) {
-	for s.ctx.Err() == nil {
+	for {
 		ctx, cancel := context.WithTimeout(s.ctx, listenPing)
 		note, err := conn.WaitForNotification(ctx)
-		idle := ctx.Err() != nil
 		cancel()
-		switch {
-		case err == nil:
+		if err == nil {
 			number, tag, _ := strings.Cut(note.Payload, " ")
 			s.listener.notices.Receive(tag, number)
-		case idle:
-			ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
-			err := conn.Ping(ctx)
-			cancel()
-			if err != nil {
-				return
-			}
-		default:
+			continue
+		}
+		ctx, cancel = context.WithTimeout(s.ctx, listenTimeout)
+		err = conn.Ping(ctx)
+		cancel()
+		if err != nil {
 			return
 		}
 	}

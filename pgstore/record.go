@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"time"
@@ -19,7 +18,7 @@ type holdJSON struct {
 	Kept     bool
 	Limit    int
 	Waiting  int
-	Metadata json.RawMessage
+	Metadata map[string]string
 }
 
 func (h *holdJSON) record() driver.Record {
@@ -31,7 +30,7 @@ func (h *holdJSON) record() driver.Record {
 		Remaining: time.Duration(min(max(h.Left, 1), math.MaxInt64/1000)) * time.Microsecond,
 		Kept:      h.Kept,
 		Waiting:   h.Waiting,
-		Metadata:  decodeMetadata(h.Metadata),
+		Metadata:  h.Metadata,
 	}
 	if h.Limit > 1 {
 		rec.Limit = h.Limit
@@ -44,27 +43,6 @@ func records(holds []holdJSON) (all []driver.Record) {
 		all = append(all, holds[i].record())
 	}
 	return all
-}
-
-// decodeMetadata reads metadata that any program may have written: the members of an object, those
-// that are not strings as JSON. Other JSON is one member, "value".
-func decodeMetadata(text json.RawMessage) map[string]string {
-	if len(text) == 0 || string(text) == "{}" || string(text) == "null" {
-		return nil
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		members = map[string]json.RawMessage{"value": text}
-	}
-	metadata := make(map[string]string, len(members))
-	for key, raw := range members {
-		var plain string
-		if !bytes.HasPrefix(raw, []byte{'"'}) || json.Unmarshal(raw, &plain) != nil {
-			plain = string(raw)
-		}
-		metadata[key] = plain
-	}
-	return metadata
 }
 
 // encodeMetadata makes a JSON object, nil if there is nothing in it.

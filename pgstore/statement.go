@@ -18,8 +18,7 @@ import (
 const (
 	// graceTime is how long a call may go on after its deadline, so that a statement completes
 	// unless the server or the network hangs, even where others keep the disk busy. Then its outcome
-	// is known, the connection is not broken off, and no later request overtakes it. A statement of a
-	// batch gets it twice: its callers wait as long.
+	// is known, the connection is not broken off, and no later request overtakes it.
 	graceTime = time.Second
 
 	// maxTries bounds the tries on connections that turn out to be of no use.
@@ -40,16 +39,12 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // acquireInTime is the pool as a source, or one connection beside it if the pool has none free after
-// half of the time, so that no lock is lost while other work uses up the pool.
+// a second, so that no lock is lost while other work uses up the pool.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
-	half := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		half, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
-		defer cancel()
-	}
-	c, err := s.acquire(half)
-	if err != nil && half.Err() != nil {
+	first, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := s.acquire(first)
+	if err != nil && first.Err() != nil {
 		if spare, spareErr := s.spare.Acquire(ctx); spareErr == nil {
 			return spare, nil
 		}
@@ -71,8 +66,6 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 // schema as @. Statements are prepared if the pool prepares its own, until it turns out that a
 // pooler in the path has no prepared statements.
 func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
-	ctx, cancel := withGrace(ctx)
-	defer cancel()
 	err = s.run(ctx, from, func(c *pgx.Conn) error {
 		sent := args
 		if s.unprepared.Load() {

@@ -70,11 +70,11 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
 	s.listener.init(s.ctx)
-	s.acquires, s.releases = newQueue(s.sendAcquires), newQueue(s.sendReleases)
+	s.acquires, s.releases = s.newQueue(acquireText, s.acquireArgs), s.newQueue(releaseText, releaseArgs)
 	if opts.Listen != "" {
-		config, err := pgclient.ParseURL(opts.Listen)
+		config, err := pgx.ParseConfig(opts.Listen)
 		if err != nil {
-			s.configErr = cmp.Or(s.configErr, fmt.Errorf("the address to listen at: %w", err))
+			s.configErr = cmp.Or(s.configErr, fmt.Errorf("%w: the address to listen at: %s", driver.ErrInvalid, pgclient.ParseErrReason(err)))
 		}
 		s.listener.direct = config
 	}
@@ -91,8 +91,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 }
 
 // NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool of
-// its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). The first
-// call takes a connection of db for a moment, which shows the address.
+// its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). Each time
+// it makes a connection it takes one of db for a moment, which shows the address.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	config, err := pgxpool.ParseConfig("host=localhost")
 	if db == nil || err != nil {
@@ -100,28 +100,21 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 		s.configErr = cmp.Or(err, s.configErr)
 		return s
 	}
-	var known atomic.Pointer[pgx.ConnConfig]
 	config.BeforeConnect = func(ctx context.Context, next *pgx.ConnConfig) error {
-		if known.Load() == nil {
-			c, err := db.Conn(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := c.Raw(func(raw any) error {
-				conn, ok := raw.(*stdlib.Conn)
-				if !ok {
-					return fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
-				}
-				known.Store(conn.Conn().Config())
-				return nil
-			}); err != nil {
-				return err
-			}
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return err
 		}
-		*next = *known.Load().Copy()
-		next.OnNotification = nil
-		return nil
+		defer c.Close()
+		return c.Raw(func(raw any) error {
+			conn, ok := raw.(*stdlib.Conn)
+			if !ok {
+				return fmt.Errorf("%w: the driver of database/sql is not that of pgx (package stdlib)", driver.ErrInvalid)
+			}
+			*next = *conn.Conn().Config()
+			next.OnNotification = nil
+			return nil
+		})
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	s := New(pool, opts)

@@ -65,36 +65,33 @@ func nameOf(c *call) string  { return c.name }
 func ownerOf(c *call) string { return c.owner }
 func timeOf(c *call) int64   { return micros(c.time) }
 
-func (s *Store) sendAcquires(ctx context.Context, calls []*call) error {
-	const text = "SELECT item, outcome, token, held, told FROM @.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-	return s.send(ctx, s.acquire, text, calls, func(calls []*call) []any {
-		return []any{
-			column(calls, nameOf),
-			column(calls, ownerOf),
-			column(calls, func(c *call) string { return c.req.Holder }),
-			column(calls, func(c *call) int64 { return micros(c.req.TTL) }),
-			column(calls, func(c *call) int64 { return micros(c.req.Place) }),
-			column(calls, func(c *call) int32 { return int32(max(c.req.Limit, 1)) }),
-			column(calls, func(c *call) int32 { return int32(max(c.req.Tokens, 1)) }),
-			column(calls, func(c *call) int64 { return c.req.Floor }),
-			column(calls, func(c *call) *string { return encodeMetadata(c.req.Metadata) }),
-			s.listener.channel,
-		}
-	})
+const (
+	acquireText = "SELECT item, outcome, token, held, told FROM @.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	renewText   = "SELECT item, outcome, token, NULL::jsonb, told FROM @.renew($1, $2, $3, $4, $5)"
+	releaseText = "SELECT item, outcome, 0::bigint, NULL::jsonb, told FROM @.release($1, $2, $3, $4)"
+)
+
+func (s *Store) acquireArgs(calls []*call) []any {
+	return []any{
+		column(calls, nameOf),
+		column(calls, ownerOf),
+		column(calls, func(c *call) string { return c.req.Holder }),
+		column(calls, func(c *call) int64 { return micros(c.req.TTL) }),
+		column(calls, func(c *call) int64 { return micros(c.req.Place) }),
+		column(calls, func(c *call) int32 { return int32(max(c.req.Limit, 1)) }),
+		column(calls, func(c *call) int32 { return int32(max(c.req.Tokens, 1)) }),
+		column(calls, func(c *call) int64 { return c.req.Floor }),
+		column(calls, func(c *call) *string { return encodeMetadata(c.req.Metadata) }),
+		s.listener.channel,
+	}
 }
 
-func (s *Store) sendRenewals(ctx context.Context, calls []*call) error {
-	const text = "SELECT item, outcome, token, NULL::jsonb, told FROM @.renew($1, $2, $3, $4, $5)"
-	return s.send(ctx, s.acquireInTime, text, calls, func(calls []*call) []any {
-		return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, func(c *call) int64 { return c.token }), column(calls, timeOf)}
-	})
+func renewArgs(calls []*call) []any {
+	return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, func(c *call) int64 { return c.token }), column(calls, timeOf)}
 }
 
-func (s *Store) sendReleases(ctx context.Context, calls []*call) error {
-	const text = "SELECT item, outcome, 0::bigint, NULL::jsonb, told FROM @.release($1, $2, $3, $4)"
-	return s.send(ctx, s.acquire, text, calls, func(calls []*call) []any {
-		return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, timeOf)}
-	})
+func releaseArgs(calls []*call) []any {
+	return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, timeOf)}
 }
 
 // send makes calls in one statement. What that leaves of them is for a second one, in a transaction
@@ -127,11 +124,11 @@ var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
 
 // newQueue returns a queue of calls that are sent together, one batch at a time unless one hangs:
 // the commit is what costs, and it gathers.
-func newQueue(send func(ctx context.Context, calls []*call) error) *batch.Queue[*call] {
+func (s *Store) newQueue(text string, args func(calls []*call) []any) *batch.Queue[*call] {
 	return &batch.Queue[*call]{
 		Send: func(ctx context.Context, calls []*call) {
 			slices.SortStableFunc(calls, func(c, d *call) int { return strings.Compare(c.name, d.name) })
-			err := send(ctx, calls)
+			err := s.send(ctx, s.acquire, text, calls, args)
 			if driver.IsNotApplied(err) && len(calls) > 1 {
 				err = errNotTogether
 			}
@@ -206,12 +203,14 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
 	calls := make([]*call, len(reqs))
 	for i, req := range reqs {
 		calls[i] = &call{name: req.Name, owner: req.Owner, token: req.Token, time: req.TTL}
 		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
 	}
-	err := s.sendRenewals(ctx, calls)
+	err := s.send(ctx, s.acquireInTime, renewText, calls, renewArgs)
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
 	for i, c := range calls {
@@ -246,6 +245,8 @@ func (s *Store) queryHeld(ctx context.Context, text string, args ...any) ([]driv
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
 	rows, err := query(ctx, s, s.acquire, text, args, pgx.RowToStructByPos[heldRow])
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -301,10 +302,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // One in sweepEvery acquisitions, and one in a minute of a process, deletes rows of names that have
 // been free for long. The choice is random, since many processes acquire one lock only.
-const (
-	sweepEvery   = 500
-	sweepTimeout = 30 * time.Second
-)
+const sweepEvery = 500
 
 func (s *Store) maybeSweep() {
 	now, last := time.Now().Unix(), s.sweptAt.Load()
@@ -312,7 +310,7 @@ func (s *Store) maybeSweep() {
 		return
 	}
 	s.goBackground(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 		defer cancel()
 		_, _ = query(ctx, s, s.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
 	})

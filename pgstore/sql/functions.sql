@@ -17,12 +17,15 @@ LANGUAGE sql STABLE AS $$
     SELECT concat_ws(' ', p_channel, p_token, left(encode(sha256(convert_to(p_name, 'UTF8') || decode('00', 'hex') || convert_to(p_owner, 'UTF8')), 'hex'), 32), p_name)
 $$
 --
--- Describes a hold for people.
+-- Describes a hold for people. Members of the metadata that are no strings are JSON as text, and
+-- what is no object is one member, "value".
 CREATE OR REPLACE FUNCTION described(e entries) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('name', e.name, 'holder', CASE WHEN NOT e.kept THEN e.holder END, 'token', e.token, 'since', micros(e.since),
         'left', (extract(epoch FROM e.expires - clock_timestamp())::double precision * 1000000)::bigint,
-        'kept', e.kept, 'limit', e.lim, 'metadata', CASE WHEN NOT e.kept THEN e.metadata END)
+        'kept', e.kept, 'limit', e.lim, 'metadata', (
+            SELECT jsonb_object_agg(m.key, m.value) FROM jsonb_each_text(CASE jsonb_typeof(e.metadata)
+                       WHEN 'object' THEN e.metadata ELSE jsonb_build_object('value', e.metadata) END) AS m WHERE NOT e.kept AND e.metadata <> 'null'))
 $$
 --
 -- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the
@@ -264,28 +267,14 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
+        told := settle(r.name, r.owner);
         v_now := clock_timestamp();
-        IF r.keep > 0 THEN
-            told := settle(r.name, r.owner);
-            UPDATE locks AS l SET kept = true, expires = v_now + span(r.keep) WHERE l.name = r.name AND l.owner = r.owner;
-            v_ended := FOUND;
-            IF NOT v_ended THEN
-                UPDATE holds AS h SET kept = true, expires = v_now + span(r.keep) WHERE h.name = r.name AND h.owner = r.owner;
-                v_ended := FOUND;
-            END IF;
-        ELSE
-            UPDATE locks AS l SET owner = NULL, expires = v_now WHERE l.name = r.name AND l.owner = r.owner AND NOT l.kept AND l.expires > v_now;
-            v_ended := FOUND;
-            IF NOT v_ended THEN
-                DELETE FROM holds AS h WHERE h.name = r.name AND h.owner = r.owner AND NOT h.kept AND h.expires > v_now;
-                v_ended := FOUND;
-            END IF;
-        END IF;
-        IF NOT v_ended THEN
-            DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
-            v_ended := FOUND AND r.keep = 0;
-        END IF;
-        outcome := CASE WHEN v_ended THEN 'ended' ELSE 'none' END;
+        UPDATE locks AS l SET kept = r.keep > 0, expires = v_now + span(r.keep) WHERE l.name = r.name AND l.owner = r.owner AND (r.keep > 0 OR NOT l.kept);
+        v_ended := FOUND;
+        UPDATE holds AS h SET kept = r.keep > 0, expires = v_now + span(r.keep) WHERE h.name = r.name AND h.owner = r.owner AND (r.keep > 0 OR NOT h.kept);
+        v_ended := v_ended OR FOUND;
+        DELETE FROM places AS p WHERE p.name = r.name AND p.owner = r.owner AND p.expires > v_now;
+        outcome := CASE WHEN v_ended OR FOUND AND r.keep = 0 THEN 'ended' ELSE 'none' END;
         told := told || settle(r.name, '');
         v_durable := v_durable OR told <> '{}' OR r.keep > 0;
         RETURN NEXT;

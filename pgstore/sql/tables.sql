@@ -40,12 +40,6 @@ WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 --
 CREATE INDEX IF NOT EXISTS places_in_order ON places (name, token)
 --
-COMMENT ON TABLE locks IS 'Locks: one row for each name, taken while owner is set and expires is in the future.'
---
-COMMENT ON TABLE holds IS 'The holds of locks that several hold at once, beside the one in locks.'
---
-COMMENT ON TABLE places IS 'Those that wait for locks, in the order of their tokens.'
---
 CREATE OR REPLACE VIEW entries AS
     SELECT name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, true AS hold FROM locks WHERE owner IS NOT NULL
     UNION ALL

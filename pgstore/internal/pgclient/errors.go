@@ -1,3 +1,5 @@
+// Package pgclient has what the two stores in PostgreSQL share: connections, pools from URLs,
+// errors and statements of the server.
 package pgclient
 
 import (
@@ -65,3 +67,6 @@ func PreconditionErr(ctx context.Context, closed bool, misuse error) error {
 	}
 	return nil
 }
+
+// QuoteLiteral makes an SQL literal.
+func QuoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -41,7 +41,7 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, parseErrReason(err))
+		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, ParseErrReason(err))
 	}
 	for name := range config.ConnConfig.RuntimeParams {
 		if slices.Contains(libpqOnly, name) {
@@ -58,18 +58,6 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	return pgxpool.NewWithConfig(context.Background(), config)
-}
-
-// ParseURL returns the configuration of one connection to a URL, as OpenPool completes it.
-func ParseURL(text string) (*pgx.ConnConfig, error) {
-	config, err := pgx.ParseConfig(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, parseErrReason(err))
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
-	return config, nil
 }
 
 const (
@@ -90,9 +78,9 @@ func ClosePool(pool *pgxpool.Pool) {
 	}
 }
 
-// parseErrReason returns why a URL is not understood, without the URL, which may contain a
+// ParseErrReason returns why a URL is not understood, without the URL, which may contain a
 // password.
-func parseErrReason(err error) string {
+func ParseErrReason(err error) string {
 	var parse *pgconn.ParseConfigError
 	if !errors.As(err, &parse) {
 		return "a parameter of the pool (pool_max_conns, for instance) is not understood"
