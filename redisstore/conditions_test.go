@@ -68,3 +68,14 @@ func TestQueueWithConditions(t *testing.T) {
 		})
 	}
 }
+
+// A full server prolongs a hold for the client that has adopted it.
+func TestAdoptedOnAFullServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	held := grant(t, open(t, server.Addr, nil), "name", time.Minute)
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	if state := renew(t, open(t, server.Addr, nil), held); state != driver.Held {
+		t.Errorf("the hold is %v", state)
+	}
+}

@@ -27,11 +27,11 @@ local function verb(lock, queue, entries, owner, token)
   local has, tokens, was, public = match(value, '^(%d+) (%d+) ([^\n]*)(\n.*)$', #owner + 2)
   if not has or token ~= '0' and token ~= has then
     return {'lost', 0}
-  elseif was ~= channel then
-    call('SET', lock, owner .. '\n' .. has .. ' ' .. tokens .. ' ' .. channel .. public, 'KEEPTTL')
-    wrote = true
   end
   call('PEXPIRE', lock, format('%d', math.max(call('PTTL', lock), ttl))) -- A replica refuses it, and WAIT confirms it.
-  master = true
+  master, wrote = true, true
+  if was ~= channel then -- After a write a full server lets the run write more.
+    call('SET', lock, owner .. '\n' .. has .. ' ' .. tokens .. ' ' .. channel .. public, 'KEEPTTL')
+  end
   return {'held', tonumber(has)}
 end
