@@ -262,3 +262,29 @@ func TestMinorityWithAnotherToken(t *testing.T) {
 		c.holders(t, "", "", "", "", "")
 	})
 }
+
+// Of three nodes one has lost its part of a hold, and one is silent: what the third says is no
+// majority, neither for a keep nor for a loss.
+func TestOneOfThreeDecidesNothing(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		s := c.client(t)
+		req := request("mine")
+		grant(t, s, req)
+		synctest.Wait()
+		if _, err := c[1].store.Break(t.Context(), name, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []driver.State{driver.Unknown, driver.Held, driver.Unknown} {
+			if c[2].set(nil); want == driver.Unknown {
+				c[2].set(c[2].hang)
+			}
+			entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: req.Owner, TTL: req.TTL}})
+			if len(entries) != 1 || entries[0].State != want {
+				t.Errorf("Renew: %v, %v, want %v", entries, err, want)
+			}
+		}
+		if kept, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: time.Hour}); err == nil {
+			t.Errorf("Release: kept %v, by one node of three", kept)
+		}
+	})
+}

@@ -164,3 +164,22 @@ func TestLastToken(t *testing.T) {
 		}
 	}
 }
+
+// No token is given twice where a block of them is above the counter.
+func TestBlockAboveTheCounter(t *testing.T) {
+	t.Parallel()
+	s := open(t, servers.StartRedis(t).Addr, nil)
+	last := int64(0)
+	for i, tokens := range []int{1, 8, 8} {
+		req := request("name", time.Minute)
+		if req.Tokens = tokens; i == 0 {
+			req.Floor = time.Now().Add(time.Hour).UnixMicro()
+		}
+		res, err := s.Acquire(t.Context(), req)
+		if err != nil || !res.Granted || res.Token <= last {
+			t.Fatalf("%+v, %v, want a token above %d", res, err, last)
+		}
+		last = res.Token + int64(tokens) - 1
+		release(t, s, req)
+	}
+}

@@ -208,3 +208,26 @@ func TestGuardAndReplicas(t *testing.T) {
 		})
 	}
 }
+
+// A server that abstains admits no waiter that it has kept.
+func TestGuardAdmitsNoWaiter(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := open(t, server.Addr, &Options{RestartGuard: 2 * time.Second})
+	eventually(t, "grant", func() bool {
+		res, err := s.Acquire(t.Context(), request("name", time.Minute))
+		return err == nil && res.Granted
+	})
+	place := request("name", time.Minute)
+	place.Place = time.Minute
+	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
+		t.Fatal(res, err)
+	}
+	server.Do("DEL", "lock:name") // The server forgets it.
+	server.Restart()
+	began := time.Now()
+	eventually(t, "turn", func() bool { return renew(t, s, place) == driver.Held })
+	if took := time.Since(began); took < 2*time.Second-50*time.Millisecond {
+		t.Errorf("it holds after %v", took)
+	}
+}
