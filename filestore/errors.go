@@ -23,12 +23,8 @@ func wrapErr(verb, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		advice = ": all who share these locks must be allowed to read and write the folder and its files"
-	case errors.Is(err, syscall.EROFS):
-		advice = ": choose a folder that can be written"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		advice = ": free some space there, or raise the limit"
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		advice = ": raise the limit of open files"
 	}
 	return fmt.Errorf("cannot %s %s: %w%s", verb, path, err, advice)
 }

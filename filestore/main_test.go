@@ -362,10 +362,8 @@ func (s *Store) pathOf(name string) string {
 // die ends a Store as the kernel ends one whose process is killed.
 func (s *Store) die() {
 	own := s.Session()
-	s.mu.Lock() // No request begins any more, as with Close.
-	s.close()
-	s.mu.Unlock()
-	s.running.Wait()
+	s.isClosing.Store(true)
+	s.end()
 	own.Close()
 }
 

@@ -40,8 +40,9 @@ type session struct {
 const (
 	sessionIDLen = 32
 
-	// lookStep, times the position of a place, is how often it looks whether what is before it has
-	// ended, up to twenty times as long. The death of a process tells nobody.
+	// lookStep, times its position, is how often one of the first ten places looks whether what is
+	// before it has ended, for the death of a process tells nobody. Those behind do when they are
+	// renewed, as a rule.
 	lookStep = 100 * time.Millisecond
 )
 
@@ -64,10 +65,7 @@ func (f *folder) openSession() (*session, error) {
 		if err != nil {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
-		s := &session{
-			folder: f, id: id, file: file,
-			looks: map[string]*time.Timer{},
-		}
+		s := &session{folder: f, id: id, file: file, looks: map[string]*time.Timer{}}
 		s.closing, s.end = context.WithCancel(f.store.closing)
 		s.running.Go(s.receive)
 		s.running.Go(s.sweep)
@@ -109,12 +107,15 @@ func (s *session) sweep() {
 	s.folder.store.listShard(ctx, mathrand.IntN(shardCount), "", func(driver.Record, error) bool { return true })
 }
 
-// knock sends a notice through the file of a session. One that is lost costs the owner some time.
-func (f *folder) knock(id, notice string) {
-	if inbox, err := f.openInbox(sessionFile(id)); err == nil {
+// knock sends a notice through the file of a session, and reports whether that is dead. A notice
+// that is lost costs the owner some time.
+func (f *folder) knock(id, notice string) (isDead bool) {
+	inbox, err := f.openInbox(sessionFile(id))
+	if err == nil {
 		putLine(inbox, notice)
 		inbox.Close()
 	}
+	return errors.Is(err, errDead) || errors.Is(err, fs.ErrNotExist)
 }
 
 // note keeps what there is to know of the entry of an actor, or that it has none. A place looks
@@ -136,14 +137,17 @@ func (s *session) note(st *state) {
 	if position <= 0 || s.closing.Err() != nil {
 		return
 	}
-	step := s.folder.store.lookStep
-	pause := max(min(step*time.Duration(position), 20*step), step/10*time.Duration(len(s.looks)))
+	if position > 10 {
+		position = 100
+	}
+	pause := s.folder.store.lookStep * time.Duration(max(position, len(s.looks)/10))
 	s.looks[who.hash] = time.AfterFunc(pause, func() { s.look(who) })
 }
 
-// look ends what is before a place and dead, and tells its owner if that made it a hold.
+// look ends what is before a place and dead, and tells its owner if that made it a hold. After a
+// failure the place looks again when it is renewed.
 func (s *session) look(who actor) {
-	token, err := do(s.closing, s.folder.store, who, false, func(st *state) (int64, error) {
+	token, _ := do(s.closing, s.folder.store, who, true, func(st *state) (int64, error) {
 		own := st.renew(0, 0)
 		if own.State == driver.Held && st.wasPlace(own.Token) {
 			return own.Token, nil
@@ -152,11 +156,6 @@ func (s *session) look(who actor) {
 	})
 	if token > 0 {
 		s.folder.store.notices.Send(who.name, who.owner, token)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if look := s.looks[who.hash]; err != nil && look != nil && s.closing.Err() == nil {
-		look.Reset(s.folder.store.lookStep)
 	}
 }
 

@@ -195,15 +195,17 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// tell sends the notices to those whose entries have become holds, or were broken.
+// tell sends the notices to those whose entries have become holds, or were broken. It ends those of
+// the dead among them.
 func (st *state) tell() {
+	isDead := false
 	send := func(e *entry, token int64) {
 		switch {
 		case e.Kept || e.Owner == st.who.hash:
 		case st.own != nil && st.own.id == e.Data.session:
 			st.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
 		default:
-			st.folder.knock(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
+			isDead = st.folder.knock(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token)) || isDead
 		}
 	}
 	for _, e := range st.queue.Holds() {
@@ -213,6 +215,10 @@ func (st *state) tell() {
 	}
 	for i := range st.broken {
 		send(&st.broken[i], 0)
+	}
+	if isDead {
+		begin := func() bool { return true }
+		_ = st.folder.update(nil, anyone(st.who.name), false, begin, func(st *state) error { st.bury(); return nil })
 	}
 }
 

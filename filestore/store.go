@@ -36,13 +36,12 @@ type Store struct {
 	lookStep     time.Duration
 	notices      notices.Mailbox
 
-	// turns has a value while a request uses the shard of that number.
-	turns   [shardCount]chan struct{}
-	closing context.Context // ends with Close
-	close   context.CancelFunc
-
-	mu      sync.Mutex // held while a request begins, and while closing is closed
-	running sync.WaitGroup
+	// turns has a value while a request uses the shard of that number, and for good when the Store is
+	// closed.
+	turns     [shardCount]chan struct{}
+	isClosing atomic.Bool
+	closing   context.Context // ends with Close
+	close     context.CancelFunc
 
 	opening sync.Mutex // held while the folder is opened, which lasts as long as the disk hangs
 	folder  *folder    // kept open from request to request; nil before the first one
@@ -222,17 +221,13 @@ func (s *Store) Guarantees() driver.Guarantees {
 // Close implements [driver.Store]. The entries of this Store end with it, save those that are
 // detached holds. If the disk hangs, Close returns an error after 3 s.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.isClosed() {
-		s.mu.Unlock()
+	if s.isClosing.Swap(true) {
 		return nil
 	}
-	s.close()
-	s.mu.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.running.Wait()
+		s.end()
 		s.opening.Lock() // The folder does not change any more.
 		defer s.opening.Unlock()
 		if s.folder == nil {
@@ -248,6 +243,14 @@ func (s *Store) Close() error {
 		return nil
 	case <-time.After(3 * time.Second):
 		return errHangs
+	}
+}
+
+// end lets no request begin any more, and waits for those that have begun.
+func (s *Store) end() {
+	s.close()
+	for _, turn := range s.turns {
+		turn <- struct{}{}
 	}
 }
 
@@ -296,16 +299,10 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 		err    error
 	}
 	done := make(chan answer, 1)
-	s.mu.Lock()
-	if s.isClosed() {
-		s.mu.Unlock()
-		return none, driver.ErrClosed
-	}
-	s.running.Go(func() {
+	go func() {
 		result, err := request()
 		done <- answer{result, err}
-	})
-	s.mu.Unlock()
+	}()
 	select {
 	case a := <-done:
 		return a.result, a.err
