@@ -197,3 +197,20 @@ func TestDeadDetachedWaiter(t *testing.T) {
 	isTold(t, "the death of the holder", notices)
 	renewedTo(t, last, place, driver.Held)
 }
+
+// Who ends a hold hands the name on to the first waiter that lives, without a look of that one.
+func TestHandedOnPastTheDead(t *testing.T) {
+	dir := t.TempDir()
+	holder, dead, deadToo, last := openTest(t, dir), openTest(t, dir), openTest(t, dir), openTest(t, dir)
+	last.lookStep = time.Hour
+	hold, _ := granted(t, holder, "name", time.Hour)
+	waiting(t, dead, request("name", time.Hour))
+	waiting(t, deadToo, request("name", time.Hour))
+	place := waiting(t, last, request("name", time.Hour))
+	notices := told(t, last, place.Owner)
+	dead.die()
+	deadToo.die()
+	released(t, holder, hold)
+	isTold(t, "the turn of the first that lives", notices)
+	renewedTo(t, last, place, driver.Held)
+}
