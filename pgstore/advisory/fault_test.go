@@ -221,6 +221,39 @@ func TestUnansweredRelease(t *testing.T) {
 	takes(t, s, "name")
 }
 
+// An attempt at a name that is held, given up and released before it has a reply, frees nothing.
+func TestReleaseBehindARefusal(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	holder, late := grant(t, s, "name", time.Minute), pgtest.Request("name", time.Minute)
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if res, err := s.Acquire(ctx, late); err == nil {
+		t.Errorf("Acquire of a silent server: %+v, want an error", res)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: late.Name, Owner: late.Owner}); released || err != nil {
+			t.Errorf("Release behind a refusal: %v, %v", released, err)
+		}
+	}()
+	pgtest.Eventually(t, "end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e := s.owners[owned{late.Name, late.Owner}]
+		return e == nil || e.state == ending
+	})
+	proxy.Pass(faultproxy.Down)
+	pgtest.Signaled(t, ended)
+	refused(t, other, "name")
+	if got := stateOf(t, s, holder); got != driver.Held {
+		t.Errorf("the holder is %v, want held", got)
+	}
+}
+
 // A holder that the server hears nothing of is succeeded a second after its TTL.
 func TestHungHolder(t *testing.T) {
 	t.Parallel()

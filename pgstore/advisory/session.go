@@ -89,7 +89,7 @@ func (s *session) send(_ context.Context, calls []*call) {
 		ttl = max(ttl, c.ttl)
 	}
 	err := s.ready(ttl)
-	var sent, undo []*call
+	var sent []*call
 	st.mu.Lock()
 	for _, c := range calls {
 		switch e := c.entry; {
@@ -102,7 +102,7 @@ func (s *session) send(_ context.Context, calls []*call) {
 		default:
 			continue
 		}
-		sent, undo = append(sent, c), append(undo, &call{function: unlock, entry: c.entry})
+		sent = append(sent, c)
 	}
 	st.mu.Unlock()
 	if err == nil {
@@ -110,10 +110,13 @@ func (s *session) send(_ context.Context, calls []*call) {
 	}
 	var refusal error
 	if len(sent) > 0 && pgclient.SQLState(err) != "" { // None of these keys is to stay locked.
-		refusal, err = st.wrapErr(err), s.ask(context.Background(), undo...)
+		refusal = st.wrapErr(err)
+		var undo []*call
 		for _, c := range sent {
+			undo = append(undo, &call{function: unlock, entry: c.entry})
 			c.done = c.function == unlock
 		}
+		err = s.ask(context.Background(), undo...)
 	}
 	if err != nil && s.conn != nil {
 		err = fmt.Errorf("the connection to the server was lost: %w", err)
