@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -44,7 +45,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 				return res, driver.NotApplied(err)
 			}
 		}
-		isHold, anyway, ttl := admits(q.records, req.Limit), try > 0 && req.Place > 0, req.TTL
+		own := &record{
+			Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
+			Metadata: req.Metadata,
+		}
+		next := q.with(own)
+		isHold, anyway, ttl := next.waiting() == 0, try > 0 && req.Place > 0, req.TTL
 		switch {
 		case anyway && isHold: // unless another comes before it
 			ttl = max(req.TTL, req.Place)
@@ -53,16 +59,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case !isHold:
 			return driver.Result{Held: q.records[0].public(q.waiting())}, nil
 		}
-		s.mu.Lock()
-		base := s.base
-		s.mu.Unlock()
-		if base == 0 {
-			if base, err = s.readBase(ctx); err != nil {
-				return res, err
-			}
-		}
-		until := time.Now().Add(ttl)
-		l, err := s.leaseFor(ctx, leaseSeconds(ttl), until)
+		e := &entry{name: req.Name, owner: req.Owner, until: time.Now().Add(ttl)}
+		l, err := s.leaseFor(ctx, leaseSeconds(ttl), e.until)
 		if err != nil {
 			return res, err
 		}
@@ -70,43 +68,41 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		if len(q.records) > 0 {
 			slot = rand.N(16 + 4*len(q.records)) // so that many may come at once
 		}
-		value, _ := json.Marshal(record{
-			Base: base, Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
-			Metadata: req.Metadata,
-		})
-		e := &entry{
-			name: req.Name, owner: req.Owner, key: keys + strconv.Itoa(slot), value: string(value),
-			limit: req.Limit, on: l.id, until: until,
-		}
 		s.mu.Lock()
 		if s.entries[id] != nil {
 			s.mu.Unlock()
 			return res, errAgain
 		}
-		s.entries[id] = e
+		s.entries[id], own.Base = e, s.base
 		s.mu.Unlock()
+		value, _ := json.Marshal(own)
+		own.kv = &mvccpb.KeyValue{Key: []byte(keys + strconv.Itoa(slot)), Value: value, Lease: int64(l.id)}
 		conditions := []clientv3.Cmp{
 			// No cluster has lost its data, and nobody has deleted all keys of the prefix.
-			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(base, 10)),
-			clientv3.Compare(clientv3.CreateRevision(e.key), "=", 0),
+			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(own.Base, 10)),
+			clientv3.Compare(clientv3.CreateRevision(own.key()), "=", 0),
 		}
 		if !anyway {
 			hasNone := clientv3.Compare(clientv3.CreateRevision(keys), "<", q.revision+1)
 			conditions = append(conditions, hasNone.WithPrefix())
 		}
-		put := clientv3.OpPut(e.key, e.value, clientv3.WithLease(l.id))
-		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, look)
+		put := clientv3.OpPut(own.key(), string(value), clientv3.WithLease(l.id))
+		otherwise := []clientv3.Op{look}
+		if own.Base == 0 || q.revision > 0 { // It may not be the base any more.
+			otherwise = append(otherwise, clientv3.OpGet(s.baseKey))
+		}
+		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, otherwise...)
 		var found queue
 		if err == nil {
 			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 		}
 		s.mu.Lock()
-		switch {
-		case resp != nil && resp.Succeeded:
-			e.token, e.modified = base+found.revision, found.revision
+		if resp != nil && resp.Succeeded {
+			own.kv.CreateRevision, own.kv.ModRevision = found.revision, found.revision
+			next = found.with(own)
 			// What has the lease of a place is told, and renewed.
-			e.held = err == nil && admits(found.records, e.limit) && ttl >= req.TTL
-			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: e.token}
+			e.record, e.held = own, err == nil && next.waiting() == 0 && ttl >= req.TTL
+			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: own.token()}
 			if res.Waiting {
 				e.until = e.until.Add(req.Place - ttl)
 				if len(found.records) > 0 {
@@ -114,29 +110,53 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 				}
 			}
 			s.mu.Unlock()
-			s.watch(e, found)
+			s.watch(e, next)
 			return res, err
-		case errors.Is(err, rpctypes.ErrNoSpace): // The server may have applied it, and does not later.
-			e.on = 0
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced: // The lease may have a key of somebody else.
-			delete(s.leases, l.seconds)
-		case err == nil && (q.revision > 0 || len(found.records) == 0):
-			s.base = 0 // Somebody may have deleted all keys of the prefix.
 		}
-		if err == nil || driver.IsNotApplied(err) { // else Renew tells what has become of it
-			delete(s.entries, id)
+		isOpen := err != nil && !driver.IsNotApplied(err)
+		// The lease may be lost, or have a key of somebody else.
+		again := !isReplaced && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied))
+		if again || isOpen && !errors.Is(err, rpctypes.ErrNoSpace) {
+			// What arrives late must not live as long as the Store: its lease is given up. Without
+			// space the server may have applied it, and does not later.
+			s.giveUp(l)
+		}
+		if !isOpen { // else Renew tells what has become of it
+			s.forget(e)
 		}
 		s.mu.Unlock()
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound): // The next lease is new.
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && !isReplaced:
+		case again:
 			isReplaced = true
 		case err != nil:
 			return res, err
-		case found.index(req.Owner) >= 0:
+		case found.of(req.Owner) != nil:
 			return res, errAgain
 		default:
-			q = found
+			if q = found; len(resp.Responses) > 1 {
+				if err = s.noteBase(ctx, resp.Responses[1].GetResponseRange().Kvs); err != nil {
+					return res, err
+				}
+			}
 		}
 	}
+}
+
+// noteBase notes what is added to create revisions, so that tokens are above those of other stores
+// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
+	if len(kvs) == 0 {
+		isAbsent := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)
+		base := strconv.FormatInt(s.wall().UnixMicro(), 10)
+		_, err := s.write(ctx, "", []clientv3.Cmp{isAbsent}, []clientv3.Op{clientv3.OpPut(s.baseKey, base)})
+		return driver.NotApplied(err)
+	}
+	base, err := strconv.ParseInt(string(kvs[0].Value), 10, 64)
+	if err != nil || base <= 0 || base > driver.MaxToken {
+		return fmt.Errorf("%w: key %q", driver.ErrCorrupt, kvs[0].Key)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.base = base
+	return nil
 }

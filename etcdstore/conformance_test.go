@@ -144,7 +144,7 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		Open: func(tb testing.TB) driver.Store {
 			c := dial(tb, cluster)
 			s := New(c.Client, &Options{Prefix: prefix})
-			s.writes.Bound = patient
+			s.writes.Bound, s.reads.Bound = patient, patient
 			mu.Lock()
 			defer mu.Unlock()
 			clients[s] = c

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -35,17 +34,24 @@ const (
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
 // renewed themselves. It ends by its time alone. One that is given up is not in Store.leases any
 // more: entries leave it when they are renewed. The goroutine with Store.turn changes a lease, with
-// Store.mu locked. Another one only sets certain to zero.
+// Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
-	certain time.Time // It lasts until then at least. Zero if it may be lost.
+	certain time.Time // It lasts until then at least.
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
 // system is suspended, so the wall clock counts as well. The caller holds Store.mu.
 func (l *lease) lasts(t time.Time) bool {
 	return !l.certain.Before(t) && !l.certain.Round(0).Before(t.Round(0))
+}
+
+// giveUp has new entries made on another lease. The caller holds s.mu.
+func (s *Store) giveUp(l *lease) {
+	if s.leases[l.seconds] == l {
+		delete(s.leases, l.seconds)
+	}
 }
 
 // isOurs reports whether a lease is one of this Store: it chooses the numbers of its leases.
@@ -65,10 +71,10 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 			s.sweeper.Do(func() { s.group.Go(s.sweep) })
 		}
 		l := s.leases[seconds]
-		if l != nil && !l.certain.IsZero() && !l.lasts(time.Now()) {
-			l = nil
+		if l == nil || !l.lasts(time.Now()) {
+			l = &lease{seconds: seconds} // to be granted
 		}
-		isReady := l != nil && l.lasts(end)
+		isReady := l.lasts(end)
 		s.mu.Unlock()
 		if isReady {
 			return l, nil
@@ -83,46 +89,43 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 			}
 		}
 		var sent time.Time
-		var id, left int64
+		id, left := l.id, int64(0)
 		err := s.send(ctx, true, func(ctx context.Context) (err error) {
-			if sent = time.Now(); l != nil {
-				left, err = s.keepAlive(ctx, l.id)
+			if sent = time.Now(); l.id != 0 {
+				left, err = s.keepAlive(ctx, id)
 				return err
 			}
 			s.grants++
 			req := &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: seconds}
 			resp, err := s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true)) // The client's hides that there is no leader.
-			id, left = resp.GetID(), resp.GetTTL()
+			id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
 			return err
 		})
-		isLost := l != nil && errors.Is(err, rpctypes.ErrLeaseNotFound)
-		if err != nil && !isLost {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			continue // It is given up: the next one is new.
+		}
+		if err != nil {
 			return nil, driver.NotApplied(err)
 		}
-		certain := sent.Add(time.Duration(left) * time.Second)
 		s.mu.Lock()
-		switch {
-		case isLost:
-			delete(s.leases, seconds)
-		case l != nil:
-			l.certain = certain
-		default:
-			s.leases[seconds] = &lease{clientv3.LeaseID(id), seconds, certain}
+		if l.id == 0 {
+			l.id, s.leases[seconds] = id, l
 		}
+		l.certain = sent.Add(time.Duration(left) * time.Second)
 		s.mu.Unlock()
 	}
 }
 
 // keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
 // stream stays open, since a client with a password is authenticated for each.
-func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	isNew, streamCtx := s.stream == nil, context.Context(nil)
+func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
+	var resp *pb.LeaseKeepAliveResponse
+	var streamCtx context.Context
+	isNew := s.stream == nil
 	if isNew {
 		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
 	defer context.AfterFunc(ctx, s.endStream)()
-	var resp *pb.LeaseKeepAliveResponse
-	var err error
 	if isNew {
 		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
 	}
@@ -155,37 +158,15 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// readBase returns what is added to create revisions, so that tokens are above those of other
-// stores and of a cluster before this one. The first client of a prefix writes it, by its clock.
-func (s *Store) readBase(ctx context.Context) (int64, error) {
-	base := s.wall().UnixMicro()
-	resp, err := s.write(ctx, "", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.baseKey, strconv.FormatInt(base, 10))}, clientv3.OpGet(s.baseKey))
-	if err != nil { // The base is not known, whatever has become of the request.
-		return 0, driver.NotApplied(err)
-	}
-	if !resp.Succeeded {
-		kv := resp.Responses[0].GetResponseRange().Kvs[0]
-		base, err = strconv.ParseInt(string(kv.Value), 10, 64)
-		if err != nil || base <= 0 || base > driver.MaxToken {
-			return 0, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.base = base
-	return base, nil
-}
-
 // sweep ends, once a second, the entries that their owners have not renewed in time. What fails is
 // done the next time.
 func (s *Store) sweep() {
 	for retry.Sleep(s.alive, time.Second) == nil {
 		var group sync.WaitGroup
 		s.mu.Lock()
-		for id, e := range s.entries {
+		for _, e := range s.entries {
 			if e.isOver() {
-				group.Go(func() { _, _ = s.endEntry(s.alive, driver.ReleaseRequest{Name: id[0], Owner: id[1]}, true) })
+				group.Go(func() { _, _ = s.endEntry(s.alive, e, 0, true) })
 			}
 		}
 		s.mu.Unlock()

@@ -95,7 +95,7 @@ func testHangingMember(t *testing.T, cluster []*servers.Etcd) {
 		s.mu.Lock()
 		s.leases[leaseSeconds(time.Hour)].certain = time.Now().Add(time.Minute)
 		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		entries, err := s.Renew(ctx, []driver.RenewRequest{{Name: "name", Owner: "owner", TTL: time.Hour, Token: held.Token}})
 		cancel()
 		if err != nil || entries[0].State != driver.Held {
@@ -141,6 +141,10 @@ func testUnconfirmed(t *testing.T, cluster []*servers.Etcd) {
 func testLeadersKilled(t *testing.T, cluster []*servers.Etcd) {
 	s, other := open(t, cluster...), open(t, cluster...)
 	const ttl = 20 * time.Second // longer than an election on a busy machine
+	eventually(t, "write, after the faults before", func() bool {
+		_, err := s.client.Put(t.Context(), "key", "")
+		return err == nil
+	})
 	held := grant(t, s, request("owner", ttl))
 	for range 2 {
 		var leader *servers.Etcd

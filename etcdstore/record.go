@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -51,8 +50,27 @@ type record struct {
 	kv   *mvccpb.KeyValue
 }
 
-func (r *record) key() string  { return string(r.kv.Key) }
-func (r *record) token() int64 { return r.Base + r.kv.CreateRevision }
+func (r *record) key() string             { return string(r.kv.Key) }
+func (r *record) token() int64            { return r.Base + r.kv.CreateRevision }
+func (r *record) lease() clientv3.LeaseID { return clientv3.LeaseID(r.kv.Lease) }
+
+// isUnchanged returns the conditions that the key is as it was read. Its revision may be that of
+// another entry after a loss of data.
+func (r *record) isUnchanged() []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision),
+		clientv3.Compare(clientv3.Value(r.key()), "=", string(r.kv.Value)),
+	}
+}
+
+// moved returns the record with a lease since a revision.
+func (r *record) moved(to clientv3.LeaseID, revision int64) *record {
+	moved := *r
+	moved.kv = &mvccpb.KeyValue{
+		Key: r.kv.Key, Value: r.kv.Value, CreateRevision: r.kv.CreateRevision, ModRevision: revision, Lease: int64(to),
+	}
+	return &moved
+}
 
 // public returns the Record of a hold without the time that is left.
 func (r *record) public(waiting int) driver.Record {
@@ -72,17 +90,18 @@ type queue struct {
 // inOrder reads what begins with a key in the order of queues.
 var inOrder = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
 
-func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (q queue, err error) {
+// decodeQueue returns the queue of a name by its keys, as they were read at a revision.
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (queue, error) {
 	foreign := func(text string) bool {
 		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 	}
-	q.revision = revision
+	q := queue{revision: revision}
 	for _, kv := range kvs {
 		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
 		r := &record{name: name, kv: kv}
 		if err := json.Unmarshal(kv.Value, r); err != nil || !ok || foreign(name) || foreign(r.Holder) ||
 			r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
-			return q, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
+			return queue{revision: revision}, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
 		q.records = append(q.records, r)
 	}
@@ -95,23 +114,29 @@ func (s *Store) queueOp(name string) clientv3.Op {
 }
 
 func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	resp, err := s.read(ctx, s.queueOp(name))
+	resp, err := s.write(ctx, "", nil, []clientv3.Op{s.queueOp(name)})
 	if err != nil {
 		return queue{}, err
 	}
 	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 }
 
-// index returns the index of the entry of an owner, or -1.
-func (q *queue) index(owner string) int {
+// of returns the entry of an owner, or nil.
+func (q *queue) of(owner string) *record {
 	hash := hashOf(owner)
-	return slices.IndexFunc(q.records, func(r *record) bool { return r.Owner == hash })
+	for _, r := range q.records {
+		if r.Owner == hash {
+			return r
+		}
+	}
+	return nil
 }
 
 // holds returns the longest prefix of the entries whose length is within every Limit in it.
 func (q *queue) holds() []*record {
+	least := driver.Shared
 	for i, r := range q.records {
-		if !admits(q.records[:i], r.Limit) {
+		if least = min(least, max(r.Limit, 1)); i >= least {
 			return q.records[:i]
 		}
 	}
@@ -121,28 +146,27 @@ func (q *queue) holds() []*record {
 // waiting returns how many places there are.
 func (q *queue) waiting() int { return len(q.records) - len(q.holds()) }
 
-// admits reports whether an entry with a limit holds behind others.
-func admits(ahead []*record, limit int) bool {
-	n := len(ahead) + 1
-	for _, r := range ahead {
-		limit = min(max(limit, 1), max(r.Limit, 1))
-	}
-	return n <= max(limit, 1)
+// with returns the queue with one more entry.
+func (q *queue) with(last *record) queue {
+	return queue{append(slices.Clip(q.records), last), q.revision}
 }
 
 // Lookup implements [driver.Store].
-func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	q, err := s.readQueue(ctx, name)
-	if err != nil {
-		return nil, err
+func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
+	for rec, err := range s.List(ctx, name+"\x00") {
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, rec)
 	}
-	return s.publish(ctx, q, map[int64]time.Duration{})
+	return records, nil
 }
 
-// List implements [driver.Store]. It reads all entries at one revision, before it yields any.
+// List implements [driver.Store]. It reads all entries at one revision, before it yields any. The
+// time that is left of each hold is that of its lease, which is read once.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		resp, err := s.read(ctx, clientv3.OpGet(s.lockKeys+prefix, inOrder...))
+		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(s.lockKeys+prefix, inOrder...)}, nil))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
@@ -152,39 +176,26 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			name, _, _ := strings.Cut(string(kv.Key), "\x00")
 			byName[name] = append(byName[name], kv)
 		}
-		left := map[int64]time.Duration{}
+		left := map[clientv3.LeaseID]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			var records []driver.Record
 			q, err := s.decodeQueue(byName[name], 0)
-			if err == nil {
-				records, err = s.publish(ctx, q, left)
+			if err != nil && !yield(driver.Record{}, err) {
+				return
 			}
-			for _, rec := range records {
-				if !yield(rec, nil) {
+			for _, r := range q.holds() {
+				rec, id := r.public(q.waiting()), r.lease()
+				if left[id] == 0 {
+					d, err := s.lookAtLease(ctx, id)
+					if err != nil {
+						yield(driver.Record{}, err)
+						return
+					}
+					left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
+				}
+				if rec.Remaining = left[id]; !yield(rec, nil) {
 					return
 				}
 			}
-			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
-				return
-			}
 		}
 	}
-}
-
-// publish returns the Records of the holds and keeps of a name. The time that is left of each is
-// that of its lease, which is read once.
-func (s *Store) publish(ctx context.Context, q queue, left map[int64]time.Duration) (records []driver.Record, err error) {
-	for _, r := range q.holds() {
-		rec, id := r.public(q.waiting()), r.kv.Lease
-		if left[id] == 0 {
-			d, err := s.lookAtLease(ctx, clientv3.LeaseID(id))
-			if err != nil {
-				return nil, err
-			}
-			left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
-		}
-		rec.Remaining = left[id]
-		records = append(records, rec)
-	}
-	return records, nil
 }

@@ -1,9 +1,9 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -16,71 +16,61 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 		return false, err
 	}
 	s.mu.Lock()
-	if e := s.entries[[2]string{req.Name, req.Owner}]; e != nil && e.unwatch != nil {
-		e.unwatch()
-		e.unwatch = nil
+	e := s.entries[[2]string{req.Name, req.Owner}]
+	if e == nil {
+		e = &entry{name: req.Name, owner: req.Owner}
 	}
+	e.stopWatch()
 	s.mu.Unlock()
-	return s.endEntry(ctx, req, false)
+	return s.endEntry(ctx, e, req.Keep, false)
 }
 
-// endEntry ends an entry, or has it kept, at the revision that is known: a request that arrives
-// late does nothing. A sweep ends none that is on a lease of another Store, which has renewed it.
-func (s *Store) endEntry(ctx context.Context, req driver.ReleaseRequest, isSweep bool) (ended bool, err error) {
+// endEntry ends an entry, or has it kept, as it is known: a request that arrives late does nothing.
+// A sweep ends none that its owner, or another Store, has renewed meanwhile.
+func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSweep bool) (ended bool, err error) {
 	s.mu.Lock()
-	known := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{name: req.Name, owner: req.Owner})
-	e := *known
+	own, isKnown := e.record, e.isKnown() && keep == 0
 	s.mu.Unlock()
 	isKept := false
-	for isKnown := e.modified > 0 && req.Keep == 0; !ended; isKnown = false {
-		end := clientv3.OpDelete(e.key)
+	for ; !ended; isKnown = false {
 		if !isKnown { // It is to be kept, another Store has renewed it, or it is under way.
-			q, err := s.readQueue(ctx, req.Name)
+			q, err := s.readQueue(ctx, e.name)
 			if err != nil {
 				return false, driver.NotApplied(err)
 			}
-			i := s.look(q, known)
-			s.mu.Lock()
-			e = *known
-			s.mu.Unlock()
-			if i < 0 || q.records[i].Kept && req.Keep == 0 || isSweep && !s.isOurs(e.on) {
-				break
-			}
-			own := *q.records[i]
-			end = clientv3.OpDelete(e.key)
-			if isKept = req.Keep > 0 && i < len(q.holds()); isKept { // It gets a lease of its own.
-				grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(req.Keep))
-				if err != nil {
-					return false, driver.NotApplied(storeError(err))
-				}
-				own.Kept, own.Holder, own.Metadata = true, "", nil
-				value, _ := json.Marshal(own)
-				end = clientv3.OpPut(e.key, string(value), clientv3.WithLease(grant.ID))
-			}
+			own = s.look(q, e)
 		}
 		s.mu.Lock()
-		known.moving = max(known.moving, e.modified) // A Renew moves it: this request may arrive later.
-		s.mu.Unlock()
-		conditions := []clientv3.Cmp{ // The revision may be another's after a loss of data.
-			clientv3.Compare(clientv3.ModRevision(e.key), "=", e.modified), clientv3.Compare(clientv3.Value(e.key), "=", e.value),
+		isKept = keep > 0 && own != nil && (own.Kept || e.held)
+		if own == nil || own.Kept && !isKept || isSweep && !(s.isOurs(own.lease()) && e.isOver()) {
+			s.mu.Unlock()
+			break
 		}
-		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{end})
+		e.moving = max(e.moving, own.kv.ModRevision) // A Renew moves it: this request may arrive later.
+		s.mu.Unlock()
+		end := clientv3.OpDelete(own.key())
+		if isKept { // It gets a lease of its own.
+			grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(keep))
+			if err != nil {
+				return false, driver.NotApplied(storeError(err))
+			}
+			kept := *own
+			kept.Kept, kept.Holder, kept.Metadata = true, "", nil
+			value, _ := json.Marshal(kept)
+			end = clientv3.OpPut(own.key(), string(value), clientv3.WithLease(grant.ID))
+		}
+		resp, err := s.write(ctx, e.name, own.isUnchanged(), []clientv3.Op{end})
 		if err != nil {
 			return false, err
 		}
-		if ended = resp.Succeeded; isSweep && !ended { // It is looked at the next time, unless a Renew is under way.
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			known.modified = 0
-			return false, nil
-		}
+		ended = resp.Succeeded
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !isSweep || known.isOver() { // else a Renew has brought it back
-		s.forget(req.Name, req.Owner)
+	if !isSweep || e.isOver() { // else a Renew has brought it back
+		s.forget(e)
 	}
-	return ended && isKept == (req.Keep > 0), nil // A place is not kept.
+	return ended && isKept == (keep > 0), nil // A place is not kept.
 }
 
 // Break implements [driver.Store].
@@ -94,8 +84,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 			continue
 		}
 		records := []driver.Record{r.public(q.waiting())}
-		isUnchanged := clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision)
-		resp, err := s.write(ctx, name, []clientv3.Cmp{isUnchanged}, []clientv3.Op{clientv3.OpDelete(r.key())})
+		resp, err := s.write(ctx, name, r.isUnchanged(), []clientv3.Op{clientv3.OpDelete(r.key())})
 		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.
 			records, err = s.Break(ctx, name, r.token())
 		}
@@ -124,8 +113,8 @@ func (s *Store) Held(lock Lock) clientv3.Cmp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.name == lock.Name() && e.token == lock.Token() && e.held {
-			return clientv3.Compare(clientv3.Value(e.key), "=", e.value)
+		if e.name == lock.Name() && e.held && e.record.token() == lock.Token() {
+			return e.record.isUnchanged()[1]
 		}
 	}
 	return clientv3.Compare(clientv3.CreateRevision(s.baseKey), "<", 0)

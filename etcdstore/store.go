@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -44,6 +43,7 @@ type Store struct {
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*call]
+	reads      batch.Queue[*call] // and what else may be repeated
 	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
@@ -55,25 +55,31 @@ type Store struct {
 	mu      sync.Mutex           // guards all below, and the leases and entries
 	entries map[[2]string]*entry // that were requested through this Store, by name and owner
 	leases  map[int64]*lease     // that new entries use, by their seconds
-	base    int64                // of new tokens, 0 until it is known
+	base    int64                // that new tokens have, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
 type entry struct {
 	name, owner string
-	key, value  string // "" until they are known
-	limit       int
-	token       int64            // 0 until it is known
-	on          clientv3.LeaseID // the lease of the key at the revision modified
-	modified    int64            // 0 until it is known
-	moving      int64            // the last revision at which it was to be changed, perhaps later
-	until       time.Time        // the end that the owner has requested
+	record      *record   // as it was read or written last; nil until it is known
+	moving      int64     // the last revision at which it was to be changed, perhaps later
+	until       time.Time // the end that the owner has requested
 	held        bool
 	unwatch     func() // nil if nobody watches it
 }
 
+// isKnown reports whether no request is under way that may change the record.
+func (e *entry) isKnown() bool { return e.record != nil && e.record.kv.ModRevision > e.moving }
+
 // isOver reports whether the owner has not renewed the entry in time, and not a moment later.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
+
+func (e *entry) stopWatch() {
+	if e.unwatch != nil {
+		e.unwatch()
+		e.unwatch = nil
+	}
+}
 
 var _ driver.Notifier = (*Store)(nil)
 
@@ -90,9 +96,11 @@ func New(client *clientv3.Client, opts *Options) *Store {
 		entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	s.writes = batch.Queue[*call]{
-		Send: s.sendCalls, Name: func(c *call) string { return c.name },
-		InFlight: 4, Max: maxCalls, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: time.Millisecond,
+	for _, queue := range []*batch.Queue[*call]{&s.writes, &s.reads} {
+		*queue = batch.Queue[*call]{
+			Send: s.sendCalls, Name: func(c *call) string { return c.name },
+			InFlight: 4, Max: maxCalls, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: time.Millisecond,
+		}
 	}
 	switch {
 	case client == nil:
@@ -157,19 +165,10 @@ func (s *Store) check(ctx context.Context) error {
 	return driver.NotApplied(err)
 }
 
-// forget removes the entry of an owner that is over, or that another Store has. If its Acquire may
-// be under way still, what that makes must not live as long as the Store, so its lease is given up.
-// The caller holds s.mu.
-func (s *Store) forget(name, owner string) {
-	e := s.entries[[2]string{name, owner}]
-	if e == nil {
-		return
+// forget removes an entry that is over, or that another Store has. The caller holds s.mu.
+func (s *Store) forget(e *entry) {
+	if id := [2]string{e.name, e.owner}; s.entries[id] == e {
+		delete(s.entries, id)
 	}
-	if e.token == 0 {
-		maps.DeleteFunc(s.leases, func(_ int64, l *lease) bool { return l.id == e.on })
-	}
-	delete(s.entries, [2]string{name, owner})
-	if e.unwatch != nil {
-		e.unwatch()
-	}
+	e.stopWatch()
 }

@@ -14,8 +14,8 @@ import (
 // 100 ms more to show what was before the watch.
 const watchDelay = 50 * time.Millisecond
 
-// watch begins the watch of an entry, which lasts until it is forgotten. It was made behind those
-// in a queue, which is read again if it is zero.
+// watch begins the watch of an entry, which lasts until it is forgotten. Its queue, up to itself,
+// is read again if it is not known.
 func (s *Store) watch(e *entry, q queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,14 +23,14 @@ func (s *Store) watch(e *entry, q queue) {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	told := e.held // by the answer to a request
+	own, told := e.record, e.held // by the answer to a request
 	e.unwatch = cancel
 	s.group.Go(func() {
 		defer cancel()
 		if told {
 			_ = retry.Sleep(ctx, watchDelay)
 		}
-		s.follow(ctx, e, q, told)
+		s.follow(ctx, e, own, q, told)
 	})
 }
 
@@ -39,64 +39,56 @@ func (s *Store) watch(e *entry, q queue) {
 //
 // An exclusive place waits for all entries ahead of it, so it watches the last of them, and there
 // is one event for one place. Any other watches all entries of the name. A hold watches itself.
-func (s *Store) follow(ctx context.Context, e *entry, q queue, told bool) {
-	ahead, revision := q.records, q.revision
+func (s *Store) follow(ctx context.Context, e *entry, own *record, q queue, told bool) {
 	for failures := 0; ctx.Err() == nil; {
 		if failures > 0 {
 			_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
 		}
-		if revision == 0 {
-			q, err := s.readQueue(ctx, e.name)
-			if err != nil {
+		if q.revision == 0 {
+			var err error
+			if q, err = s.readQueue(ctx, e.name); err != nil {
 				failures++
 				continue
 			}
-			i := s.look(q, e)
-			if i < 0 || q.records[i].Kept {
+			now := s.look(q, e)
+			if now == nil || now.Kept {
 				s.mu.Lock()
 				e.unwatch = nil
 				s.mu.Unlock()
-				s.tell(ctx, e, 0)
+				s.notices.Send(e.name, e.owner, 0)
 				return
 			}
-			ahead, revision = q.records[:i], q.revision
+			q.records = q.records[:slices.Index(q.records, now)+1]
 		}
-		key, opts := e.key, []clientv3.OpOption{clientv3.WithRev(revision + 1), clientv3.WithFilterPut()}
+		key, opts := own.key(), []clientv3.OpOption{clientv3.WithRev(q.revision + 1), clientv3.WithFilterPut()}
 		switch {
-		case !admits(ahead, e.limit) && e.limit <= 1:
-			key = ahead[len(ahead)-1].key()
-		case !admits(ahead, e.limit):
+		case q.waiting() > 0 && own.Limit <= 1:
+			key = q.records[len(q.records)-2].key()
+		case q.waiting() > 0:
 			key, opts = s.lockKeys+e.name+"\x00", append(opts, clientv3.WithPrefix())
 		case !told:
 			s.mu.Lock()
 			told, e.held = true, true
 			s.mu.Unlock()
-			s.tell(ctx, e, e.token)
+			s.notices.Send(e.name, e.owner, own.token())
 		}
 		isOwn := false // The entry itself has ended.
-		revision = 0
+		q.revision = 0
 		failures++
 		watchCtx, cancel := context.WithCancel(ctx)
 		for resp := range s.client.Watch(watchCtx, key, opts...) {
 			for _, event := range resp.Events {
-				ahead = slices.DeleteFunc(ahead, func(r *record) bool { return r.key() == string(event.Kv.Key) })
-				revision, failures = event.Kv.ModRevision-1, 0 // It may have ended this one as well.
-				isOwn = isOwn || string(event.Kv.Key) == e.key
+				isOwn = isOwn || string(event.Kv.Key) == own.key()
+				q.records = slices.DeleteFunc(q.records, func(r *record) bool { return r.key() == string(event.Kv.Key) })
+				q.revision, failures = event.Kv.ModRevision-1, 0 // It may have ended this one as well.
 			}
-			if resp.Err() != nil || isOwn || revision != 0 && (e.limit <= 1 || admits(ahead, e.limit)) {
+			if resp.Err() != nil || isOwn || q.revision != 0 && (own.Limit <= 1 || q.waiting() == 0) {
 				break
 			}
 		}
 		cancel()
-		if isOwn || !admits(ahead, e.limit) {
-			revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
+		if isOwn || q.waiting() > 0 {
+			q.revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
 		}
-	}
-}
-
-// tell sends a notice of an entry, unless its watch has ended.
-func (s *Store) tell(ctx context.Context, e *entry, token int64) {
-	if ctx.Err() == nil {
-		s.notices.Send(e.name, e.owner, token)
 	}
 }
