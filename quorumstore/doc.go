@@ -68,13 +68,10 @@
 // comes later still keeps its part of the name until the TTL, as do parts at a node that owes
 // replies to hundreds of requests. If that happens at a majority, the name is taken as long.
 //
-// Records that look alike. Clients of other kinds have no holder and no token: two that have a node
-// each are taken for one hold until one of them ends. A List ends with the error of a node, also
-// one that concerns one name.
-//
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
 // worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and
-// the table and the advisory locks of one PostgreSQL server, are not noticed.
+// the table and the advisory locks of one PostgreSQL server, are not noticed. Nor are clients of
+// other kinds told apart: two that have a node each look like one hold.
 //
 // # Server set-up
 //

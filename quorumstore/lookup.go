@@ -27,8 +27,8 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 }
 
 // List implements [driver.Store]. It reads the lists of the nodes into memory, and yields the holds
-// that a majority of them has. A node has 60 Timeouts for its whole list. For a name that may or
-// may not have a majority, since a node did not reply, it yields an error.
+// that a majority of them has. A node has 60 Timeouts for its whole list, which an error ends. For
+// a name that may or may not have a majority, since a node did not reply, it yields an error.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		if err := s.checkUsable(ctx); err != nil {

@@ -94,8 +94,7 @@ func mostCommon(tokens []int64) (token int64, most int) {
 	return token, most
 }
 
-// largestGroup returns the largest group of records that belong to one hold, the one with the most
-// time left first.
+// largestGroup returns the records of the hold that has most of them, the longest time left first.
 func largestGroup(records []driver.Record) []driver.Record {
 	var best []driver.Record
 	for _, rec := range records {
