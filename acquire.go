@@ -125,10 +125,10 @@ func (l *lease) run() error {
 		case l.state == inLine:
 			now = l.wait(0)
 		case l.state == granted && now >= deadline:
-			l.restart(now, false)
+			l.restart(now+l.noteFailure(now, now, errAnsweredLate), false)
 		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached):
 			l.state, l.lock, l.tokens.own = held, &l.first, l.tokens.first
-			if !l.confirmed { // It has the time of its place.
+			if !l.confirmed && l.look == noLook { // It has the time of its place.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
 			}
 			l.lookAt(now, l.due)
@@ -408,8 +408,13 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	return pause
 }
 
-// errNotAnswered is the error while nothing is known of a name.
-var errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+var (
+	// errNotAnswered is the error while nothing is known of a name.
+	errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+
+	// errAnsweredLate is the error of a grant that came after its end.
+	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
+)
 
 // errWaited is the cause of the end of a wait that Options.Wait bounds.
 func errWaited(wait time.Duration) error {

@@ -157,7 +157,7 @@ func (l *lease) finish(result error) {
 		next := q.line[0]
 		q.line[0], q.line = nil, q.line[1:]
 		if next.state == inLine { // It was not passed on.
-			if next.state = unsent; l.lock != nil {
+			if next.state = unsent; l.lock == &l.first {
 				q.known = &HeldError{Record: l.record(), Self: true}
 				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 			}
@@ -215,7 +215,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 	}
 	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
 	defer c.activeCalls.Done()
-	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due) &&
+	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due, time.Duration(l.deadline.Load())) &&
 		l.inFlight == 0 && l.look == noLook && l.longest <= l.options.TTL && l.tokens.has(l.tokens.own+1) &&
 		l.options.passableTo(&q.line[0].options) {
 		next := q.line[0]

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -353,4 +354,39 @@ func TestLostHoldIsNotPassedOn(t *testing.T) {
 		}
 		noErr(t, errors.Join(c.Close(), other.Close()))
 	}
+}
+
+// A hold that is over is not passed on, also before the scheduler has ended it.
+func TestExpiredLeaseIsNotPassedOn(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		suspend := suspendable(t)
+		c := open(t, faultstore.Wrap(memstore.New()), &holdfast.Config{LocalTurn: time.Minute, TTL: time.Second})
+		began := time.Now()
+		var late, group sync.WaitGroup
+		var firsts []*holdfast.Lock
+		for i := range 300 { // The scheduler takes its time with them.
+			name := fmt.Sprint(i)
+			before := acquire(t, c, name, nil)
+			locks := startWaiting(t, c, name, nil, 1)
+			late.Go(func() {
+				lock, err := c.Acquire(ctx, name, nil)
+				if err != nil || lock.Deadline().Before(time.Now()) {
+					t.Errorf("Acquire: %v, %v, want a lock that holds", lock, err)
+				}
+				_ = lock.Release()
+			})
+			synctest.Wait()
+			release(t, before)
+			firsts = append(firsts, <-locks)
+		}
+		suspend(2 * time.Second)
+		for _, lock := range firsts {
+			group.Go(func() {
+				time.Sleep(time.Until(began.Add(time.Second / 3))) // when the scheduler finds that they are over
+				_ = lock.Release()
+			})
+		}
+		group.Wait()
+		late.Wait()
+	})
 }

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,6 +225,50 @@ func TestNoticeDuringARenewalWithoutAnswer(t *testing.T) {
 				<-lock.Context().Done()
 				return nil
 			})
+		})
+	}
+}
+
+// A Break is shown at once though its notice comes right after, or before, that of the grant.
+func TestBreakBesideTheGrant(t *testing.T) {
+	for _, reversed := range []bool{false, true} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			mem := memstore.New()
+			a, d := open(t, mem, nil), open(t, mem, nil)
+			first := acquire(t, a, "a", nil)
+			store := faultstore.Wrap(mem)
+			b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{LocalTurn: time.Minute}))
+			locks := startWaiters(t, b, "a", 1)
+			var mu sync.Mutex
+			var notices []func()
+			store.Set(faultstore.Notice, func(_ context.Context, _ faultstore.Op, apply func()) error {
+				mu.Lock()
+				defer mu.Unlock()
+				notices = append(notices, apply)
+				return nil
+			})
+			release(t, first)
+			synctest.Wait()
+			breakLock(t, d, "a")
+			synctest.Wait()
+			if len(notices) != 2 {
+				t.Fatal(len(notices))
+			}
+			if reversed {
+				notices[0], notices[1] = notices[1], notices[0]
+			}
+			notices[0]()
+			notices[1]()
+			select {
+			case lock := <-locks:
+				began := time.Now()
+				<-lock.Context().Done()
+				if took := time.Since(began); took > 100*ms {
+					t.Errorf("reversed %v: loss shown %v after the notice", reversed, took)
+				}
+				_ = lock.Release()
+			case <-time.After(10 * time.Second): // It knows already that it does not hold.
+			}
 		})
 	}
 }

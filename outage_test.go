@@ -681,3 +681,40 @@ func TestHeldAsTheLastRenewalHasShown(t *testing.T) {
 		wantErr(t, <-result, holdfast.ErrHeld, context.DeadlineExceeded)
 	})
 }
+
+// A single attempt ends on a store whose grants come after their end: one with a slow disk, or
+// between what is relied on and the TTL.
+func TestTryWhoseGrantsComeLate(t *testing.T) {
+	for ttl, late := range map[time.Duration]time.Duration{500 * ms: 600 * ms, 10 * ms: 9 * ms} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			store.Set(faultstore.Acquire, far(late))
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			began := time.Now()
+			if _, err := c.TryAcquire(ctx, "a", &holdfast.Options{TTL: ttl}); !errors.Is(err, holdfast.ErrUnavailable) || time.Since(began) > 10*time.Second {
+				t.Errorf("TTL %v: %v after %v", ttl, err, time.Since(began))
+			}
+		})
+	}
+}
+
+// A store that takes 300 ms for an answer serves a waiter after an outage that outlasted its place,
+// and one whose first reply was lost.
+func TestSlowStoreServes(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{MaxOutage: time.Minute})
+		waiting := later(func() error { return failure(c.Acquire(ctx, "a", nil)) })
+		setAll(store, faultstore.Hang)
+		time.Sleep(6 * time.Second)
+		setAll(store, answersIn(300*ms))
+		select {
+		case err := <-waiting:
+			noErr(t, err)
+		case <-time.After(10 * time.Second):
+			t.Errorf("no lock 10 s after the outage: %v", <-waiting)
+		}
+		store.Once(faultstore.Acquire, applyAndHang)
+		noErr(t, failure(c.Acquire(ctx, "b", &holdfast.Options{TTL: 3 * time.Second})))
+	})
+}

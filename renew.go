@@ -83,11 +83,11 @@ func (c *Client) runScheduler() {
 // renewTimeout returns how long a renewal may take: it leaves time for other attempts if it fails.
 // The caller holds c.mu.
 func (l *lease) renewTimeout(now time.Duration) time.Duration {
-	left, most := time.Duration(l.deadline.Load())-now, l.options.TTL
+	left, most, least := time.Duration(l.deadline.Load())-now, l.options.TTL, cmp.Or(l.place, l.options.TTL)/4
 	if l.state == held {
-		most /= 4
+		most, least = most/4, 0
 	}
-	return min(l.c.config.RequestTimeout, most, max(left/2, soon))
+	return min(l.c.config.RequestTimeout, most, max(left/2, soon, least))
 }
 
 // A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
@@ -189,7 +189,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		switch {
 		case noticedMeanwhile:
 			l.lookAt(now, now)
-		case !l.options.NoRenew || r.look != noLook:
+		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
 			l.lookAt(now, min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
 		}
 	case r.noteEntry(entry):
@@ -251,8 +251,8 @@ func (l *lease) noteNotice(token int64) {
 		}
 		return
 	case (l.state == requesting || l.state == waiting) && l.place > 0 && token != 0 &&
-		(l.tokens.first == 0 || l.tokens.first == token):
-		l.state, l.since, l.tokens.first, l.look, l.due = granted, now, token, noLook, now
+		now < time.Duration(l.deadline.Load()) && (l.tokens.first == 0 || l.tokens.first == token):
+		l.state, l.since, l.tokens.first, l.due = granted, now, token, now
 		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
 	default: // A look, or the next attempt, need not wait.
 		l.look, l.due = noticed, now
@@ -275,7 +275,8 @@ type schedule struct {
 
 // lookAt puts a hold into the schedule, or moves it there, and wakes the scheduler if that would
 // check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
-// renewed only then, unless something is not known of it. The caller holds c.mu.
+// renewed only then, unless something is not known of it, as the TTL of one that was granted by a
+// notice. The caller holds c.mu.
 func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
@@ -283,7 +284,7 @@ func (l *lease) lookAt(now, due time.Duration) {
 		deadline, last = l.since+most, true
 		l.deadline.Store(int64(deadline))
 	}
-	if l.due = min(due, deadline); last && l.look == noLook {
+	if l.due = min(due, deadline); last && l.confirmed && l.look == noLook {
 		l.due = deadline
 	}
 	if l.index == notScheduled {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -446,4 +448,74 @@ func TestPlaceOfAShortTTL(t *testing.T) {
 			release(t, <-got)
 		})
 	}
+}
+
+// A hold that a notice has granted is renewed for its TTL though MaxHold is shorter than a place: the
+// name stays taken while work winds up, and can be kept.
+func TestMaxHoldOfAGrantByNotice(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		a, b, c := open(t, mem, nil), open(t, mem, nil), open(t, mem, nil)
+		first := acquire(t, a, "a", nil)
+		var working atomic.Bool
+		done := later(func() error {
+			return b.Do(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 2 * time.Second}, func(ctx context.Context) error {
+				working.Store(true)
+				<-ctx.Done()
+				time.Sleep(10 * time.Second) // it winds up
+				working.Store(false)
+				return nil
+			})
+		})
+		release(t, first)
+		synctest.Wait()
+		began := time.Now()
+		lock := acquire(t, c, "a", nil)
+		if working.Load() {
+			t.Errorf("another holder %v after the grant, while work runs, though the TTL is 30 s", time.Since(began))
+		}
+		<-done
+		locks := startWaiting(t, b, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 4 * time.Second}, 1)
+		release(t, lock)
+		kept := <-locks
+		time.Sleep(6 * time.Second)
+		_ = kept.ReleaseKeep(time.Hour)
+		if _, err := a.Lookup(ctx, "a"); err != nil {
+			t.Errorf("it was not kept within the TTL: %v", err)
+		}
+	})
+}
+
+// A notice after the confirmed end of a place leads to a look: the store may have renewed it.
+func TestNoticeAfterTheConfirmedEnd(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		mem := memstore.New()
+		a, c := open(t, mem, nil), open(t, mem, nil)
+		first := acquire(t, a, "a", nil)
+		store := faultstore.Wrap(mem)
+		b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{MaxOutage: time.Minute}))
+		var mu sync.Mutex
+		var order []string
+		take := func(who string, c *holdfast.Client) <-chan error {
+			return later(func() error {
+				return c.Do(ctx, "a", nil, func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, who)
+					return nil
+				})
+			})
+		}
+		bDone := take("b", b)
+		cDone := take("c", c)
+		store.Set(faultstore.Renew, faultstore.LoseReply)
+		time.Sleep(7 * time.Second)
+		store.Set(faultstore.Renew, nil)
+		release(t, first)
+		noErr(t, <-bDone)
+		noErr(t, <-cDone)
+		if order[0] != "b" {
+			t.Errorf("order %v: b has come first, and its place was renewed", order)
+		}
+	})
 }
