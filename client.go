@@ -287,31 +287,39 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	return c, nil
 }
 
-// bootClock reads a clock that goes on while this machine is suspended, where the system has one:
-// on Linux. Elsewhere it is nil, and a lock may look younger than it is after a suspend; the store,
-// and the fencing token, are not misled.
-var bootClock func() time.Duration
+// suspendedTime returns for how long this machine has been suspended since it was booted, where the
+// system tells: on Linux. Elsewhere it is nil, and a lock may look younger than it is after a
+// suspend; the store, and the fencing token, are not misled.
+var suspendedTime func() time.Duration
 
 // A clock measures the time since its client was made. Steps of the wall clock do not change its
-// rate. Its readings are durations since its base, and a deadline is such a reading. They are
-// greater than zero; zero means never.
+// rate. It counts the time of a suspend, where the system tells: on Linux the monotonic clock
+// stands still during a suspend.
+//
+// Its readings are durations since its base, and a deadline is such a reading. They are greater
+// than zero; zero means never.
 type clock struct {
-	base     time.Time            // of time.Now, which is virtual in a test in virtual time
-	boot     func() time.Duration // nil if suspends do not count
-	bootBase time.Duration
+	base          time.Time
+	suspendedBase time.Duration // suspendedTime at base
+	useBootClock  bool          // suspends count: other processes measure time, too
 }
 
-// setBase sets the base of the clock. Suspends count if other processes measure time, too.
-func (c *clock) setBase(suspendsCount bool) {
-	if c.base = time.Now().Add(-1); suspendsCount && bootClock != nil {
-		c.boot, c.bootBase = bootClock, bootClock()-1
+// setBase sets the base of the clock.
+func (c *clock) setBase(useBootClock bool) {
+	c.base, c.useBootClock = time.Now().Add(-1), useBootClock && suspendedTime != nil
+	if c.useBootClock {
+		c.suspendedBase = suspendedTime()
 	}
 }
 
-// now returns the reading of this moment.
+// now returns the reading of this moment: of time.Now, which is virtual in a test in virtual time,
+// and of the suspends. A suspend takes longer than a millisecond; what is shorter comes from the
+// reading of two clocks one after the other.
 func (c *clock) now() time.Duration {
-	if c.boot != nil {
-		return c.boot() - c.bootBase
+	if c.useBootClock {
+		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {
+			return time.Since(c.base) + suspended
+		}
 	}
 	return time.Since(c.base)
 }

@@ -6,19 +6,21 @@ import (
 	"unsafe"
 )
 
+// CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC by the time of all suspends.
 func init() {
-	if readBootClock() > 0 {
-		bootClock = readBootClock
+	const clockMonotonic, clockBoottime = 1, 7
+	suspendedTime = func() time.Duration {
+		boot := readClock(clockBoottime)
+		return boot - readClock(clockMonotonic) // after boot, so that a pause in between looks like no suspend
 	}
 }
 
-// readBootClock returns the time since the machine was booted, or 0 if the kernel does not tell.
-func readBootClock() time.Duration {
-	const clockBoottime = 7
+// readClock returns the time of a clock of the kernel.
+func readClock(id uintptr) time.Duration {
 	var now syscall.Timespec
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&now)), 0)
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&now)), 0)
 	if errno != 0 {
-		return 0
+		return 0 // the monotonic clock then decides alone
 	}
 	return time.Duration(now.Nano())
 }

@@ -58,7 +58,7 @@ func (c *Client) runScheduler() {
 			}
 			heap.Fix(s, l.index)
 		}
-		if c.clock.boot != nil && len(s.leases) > 0 {
+		if c.clock.useBootClock && len(s.leases) > 0 {
 			s.nextCheck = min(s.nextCheck, now+suspendCheck)
 		}
 		sleep := s.nextCheck - now
@@ -292,7 +292,7 @@ func (l *lease) lookAt(now, due time.Duration) {
 	} else {
 		heap.Fix(s, l.index)
 	}
-	if due = l.due; c.clock.boot != nil {
+	if due = l.due; c.clock.useBootClock {
 		due = min(due, now+suspendCheck)
 	}
 	if !s.running {
