@@ -208,25 +208,36 @@ func TestUsers(t *testing.T) {
 	// A user with rights elsewhere, and a key on the leases of others, stops no lock: from release
 	// 3.5 on, a server refuses a lease to a user without the right to write all of its keys.
 	neighbor, other := as(t, "neighbor"), as(t, "writer")
+	meddle := func() {
+		leases, err := root.Leases(t.Context())
+		must(t, err)
+		for i, l := range leases.Leases {
+			_, _ = neighbor.client.Put(t.Context(), fmt.Sprint("other/", i), "", clientv3.WithLease(l.ID)) // A server may refuse it.
+		}
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		for _, l := range other.leases {
+			l.certain = time.Now().Add(time.Second) // so that it is kept alive
+		}
+	}
 	for n := range 3 {
 		req := request("owner", time.Minute) // on a lease without keys
 		req.Name = fmt.Sprint("beside a neighbor ", n)
 		grant(t, other, req)
 		_, err := other.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		must(t, err)
-		leases, err := root.Leases(t.Context())
-		must(t, err)
-		for i, l := range leases.Leases {
-			_, _ = neighbor.client.Put(t.Context(), fmt.Sprint("other/", i), "", clientv3.WithLease(l.ID)) // A server may refuse it.
-		}
+		meddle()
 		grant(t, other, req)
-		renew := []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * req.TTL}} // on another such lease
-		entries, err := other.Renew(t.Context(), renew)
-		if errors.Is(err, rpctypes.ErrPermissionDenied) {
-			entries, err = other.Renew(t.Context(), renew)
-		}
-		if err != nil || entries[0].State != driver.Held {
-			t.Errorf("Renew: %v, %v, want Held", entries, err)
+		for _, ttl := range []time.Duration{req.TTL, 2 * req.TTL} { // on a lease with its entry, and on another one
+			meddle()
+			renew := []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: ttl}}
+			entries, err := other.Renew(t.Context(), renew)
+			if errors.Is(err, rpctypes.ErrPermissionDenied) {
+				entries, err = other.Renew(t.Context(), renew)
+			}
+			if err != nil || entries[0].State != driver.Held {
+				t.Errorf("Renew for %v: %v, %v, want Held", ttl, entries, err)
+			}
 		}
 		_, err = other.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		must(t, err)

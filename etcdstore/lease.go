@@ -101,13 +101,16 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 			id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
 			return err
 		})
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			continue // It is given up: the next one is new.
-		}
-		if err != nil {
+		isDenied := l.id != 0 && errors.Is(err, rpctypes.ErrPermissionDenied) // It has a key of somebody else.
+		if err != nil && !isDenied && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil, driver.NotApplied(err)
 		}
 		s.mu.Lock()
+		if err != nil { // The next one is new.
+			s.giveUp(l)
+			s.mu.Unlock()
+			continue
+		}
 		if l.id == 0 {
 			l.id, s.leases[seconds] = id, l
 		}
