@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func TestQueueWithConditions(t *testing.T) {
 	}
 }
 
-// A full server prolongs a hold for the client that has adopted it.
+// A full server prolongs a hold for the client that has adopted it, and ends it with its TTL.
 func TestAdoptedOnAFullServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -77,5 +78,8 @@ func TestAdoptedOnAFullServer(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	if state := renew(t, open(t, server.Addr, nil), held); state != driver.Held {
 		t.Errorf("the hold is %v", state)
+	}
+	if left, err := strconv.Atoi(server.Do("PTTL", "lock:name")); err != nil || left <= 0 || left > 60_000 {
+		t.Errorf("it ends in %d ms, %v", left, err)
 	}
 }
