@@ -364,7 +364,10 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	if l.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, first := min(c.config.Backoff.nthDelay(l.pauses), soon, l.options.TTL/3), q.failing == 0
+	pause, first := c.config.Backoff.nthDelay(l.pauses), q.failing == 0
+	if try || l.place > 0 {
+		pause = min(pause, soon, l.options.TTL/3)
+	}
 	l.pauses++
 	if first {
 		q.failing = sent

@@ -718,3 +718,15 @@ func TestSlowStoreServes(t *testing.T) {
 		noErr(t, failure(c.Acquire(ctx, "b", &holdfast.Options{TTL: 3 * time.Second})))
 	})
 }
+
+// Config.Backoff paces the attempts of a call without a place, also in an outage.
+func TestBackoffInAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, &holdfast.Config{Backoff: holdfast.Backoff{Min: 4 * time.Second, Max: 4 * time.Second}})
+		store.Set(faultstore.Acquire, fails(&driver.RetryError{Err: errors.New("loading")}))
+		err := failure(c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 3, Wait: 20 * time.Second}))
+		if n := store.Calls(faultstore.Acquire); n > 12 {
+			t.Errorf("%d requests in 20 s, with pauses of 2 to 4 s: %v", n, err)
+		}
+	})
+}
