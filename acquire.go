@@ -42,7 +42,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock
 	return (&lease{c: c, op: opTry, options: c.withDefaults(o)}).acquire(ctx, name)
 }
 
-// The operations that take a lock, as hooks and errors name them.
+// The operations that take a lock, as hooks name them. The errors of a try name opAcquire.
 const (
 	opAcquire = "acquire"
 	opTry     = "try"
@@ -107,8 +107,8 @@ func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
 
 // run takes the lease through the queue of the name until its caller has a Lock or an error. It
 // holds c.mu, which the requests and wait let go. Meanwhile a notice may grant the lease, and one
-// in the line may get its turn, an entry or a Lock from the one before it. Nothing else changes
-// what run has read.
+// in the line may get its turn, an entry, a Lock or a failure from the one before it. Nothing else
+// changes what run has read.
 func (l *lease) run() error {
 	c, o := l.c, &l.options
 	c.mu.Lock()
@@ -343,8 +343,8 @@ func (l *lease) noteHolder(now time.Duration, rec driver.Record) {
 	l.queue.known = &HeldError{Record: rec, Self: self}
 }
 
-// soon bounds the pause after a failed request, with a third of the TTL: it must not cost a place.
-// It is the least timeout of a renewal.
+// soon bounds the pause after a failed request of a place, which must not be lost, and of a single
+// attempt. It is the least timeout of a renewal, where the TTL allows that.
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until
@@ -356,7 +356,7 @@ const soon = 250 * time.Millisecond
 //   - the store has not answered for Config.MaxOutage.
 //
 // A store may announce when it can serve, such as a quorum whose nodes were divided among
-// contenders. The time of the outage counts from then on, and only a deadline of ctx bounds it. A
+// contenders. The time of the outage counts from then on; a deadline of ctx bounds it instead. A
 // single attempt tries again soon for a request timeout at most. The head notes an outage for those
 // in line, too. The caller holds c.mu.
 func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {

@@ -97,8 +97,9 @@ const (
 	// it was held; Took, Err.
 	EventFailed EventKind = "failed"
 
-	// EventRenewed: a renewal or extension was confirmed; Token, Left, TTL. Left is two thirds of
-	// TTL or more, and falls towards zero when renewals are late.
+	// EventRenewed: a renewal or extension was confirmed, other than the one that gives a hold its
+	// TTL in place of that of the place; Token, Left, TTL. Left is two thirds of TTL or more, and
+	// falls towards zero when renewals are late.
 	EventRenewed EventKind = "renewed"
 
 	// EventInDoubt: a renewal or extension has failed; Token, Left, TTL, Err. The lock is held, and

@@ -36,7 +36,7 @@ const (
 	waiting                      // the store has a place for it
 	granted                      // the store has told that it holds; its caller does not have it yet
 	held                         // its caller relies on it until the deadline
-	ending                       // it has ended here; its work, or its release, is under way
+	ending                       // it has ended here; its release is under way
 	ended                        // its result is known; its release may go on in the background
 )
 
@@ -51,7 +51,7 @@ const (
 
 // A lease is one acquisition, from the call to the end of its release. Until it holds, its caller's
 // goroutine serves it, and then the scheduler. Client.mu guards the fields from queue on, of the
-// deadline only the changes.
+// deadline only the changes, and options.NoRenew.
 type lease struct {
 	c       *Client
 	op      string        // opAcquire, opTry or opAdopt

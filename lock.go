@@ -181,8 +181,11 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	}
 	end := l.contextErr()
 	c.mu.Unlock()
-	if keep > 0 || errors.Is(end, ErrLost) {
+	switch {
+	case errors.Is(end, ErrLost):
 		return end
+	case keep > 0:
+		return opError("release", l.Name(), end)
 	}
 	return nil
 }

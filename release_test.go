@@ -2,6 +2,8 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,7 +208,7 @@ func TestReleaseKeepRefuses(t *testing.T) {
 		release(t, second)
 		noErr(t, lock.Err()) // A refusal has not ended it.
 		noErr(t, c.ReleaseAll())
-		if err := lock.ReleaseKeep(time.Minute); err != holdfast.ErrReleased {
+		if err := lock.ReleaseKeep(time.Minute); !errors.Is(err, holdfast.ErrReleased) || !strings.Contains(err.Error(), `release "name"`) {
 			t.Errorf("after ReleaseAll: %v", err)
 		}
 		lock, err := c.TryAcquire(ctx, "name", nil)

@@ -146,7 +146,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 }
 
 // noteEntry records what the store has answered, and reports whether it has the entry that the
-// lease relies on. The time counts from a later moment than the sending, and is never shortened.
+// lease relies on. The time counts from the sending, and is never shortened.
 // The caller holds c.mu.
 func (r *renewal) noteEntry(entry driver.Entry) bool {
 	l := r.l

@@ -8,7 +8,7 @@
 // notifies their owners when all is written.
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
-// time. A verb looks at all entries only when one may have ended.
+// time. A verb drops entries only when one may have ended.
 package lockqueue
 
 import (
