@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // startBound is how long a server may take until it is ready, on a machine that is busy with other
@@ -165,7 +167,8 @@ func (s *Process) Restart() {
 // Pause stops the server. Connections stay open, and the server does not respond.
 func (s *Process) Pause() {
 	s.tb.Helper()
-	s.sendSignal(syscall.SIGSTOP) // It starts no other process from now on.
+	s.sendSignal(syscall.SIGSTOP)
+	storecheck.Eventually(s.tb, "stop of "+s.spec.name, s.isStopped) // It starts no other process from now on.
 	s.signalChildren(syscall.SIGSTOP)
 	s.paused = true
 }
@@ -176,6 +179,13 @@ func (s *Process) Resume() {
 	s.signalChildren(syscall.SIGCONT)
 	s.sendSignal(syscall.SIGCONT)
 	s.paused = false
+}
+
+// isStopped reports whether the server runs no more, where the system tells: on Linux.
+func (s *Process) isStopped() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.ContainsAny(state[:1], "TZX")
 }
 
 // PID returns the process ID of the server.
