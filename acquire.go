@@ -223,7 +223,7 @@ func (l *lease) answer(r *renewal, now time.Duration, entry driver.Entry, err er
 	case entry.State == driver.Unknown:
 		l.due = now + l.noteFailure(now, r.sent, err)
 	case !r.noteEntry(entry):
-		// It proves nothing about an outage, in which requests for an entry may get lost.
+		// An outage goes on: that the store answers renewals does not show that it makes entries.
 		l.restart(now, l.state == waiting && entry.State == driver.Lost)
 	default:
 		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now

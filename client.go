@@ -129,7 +129,7 @@ func (c *Client) releaseLeases(end *error) error {
 				lock.endContext(end)
 				return !lock.working
 			})
-			l.options.NoRenew = true
+			l.state = winding
 			l.lookAt(now, l.due)
 		case l.isHeld():
 			l.end(end)
@@ -160,7 +160,7 @@ func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
 	for l := range c.leases {
-		if l.isHeld() && l.locks[0].contextErr() == nil {
+		if l.isHeld() {
 			locks = append(locks, l.locks[0])
 		}
 	}

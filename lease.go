@@ -36,6 +36,7 @@ const (
 	waiting                      // the store has a place for it
 	granted                      // the store has told that it holds; its caller does not have it yet
 	held                         // its caller relies on it until the deadline
+	winding                      // ReleaseAll has ended its Locks, and waits for the work under them
 	ending                       // it has ended here; its release is under way
 	ended                        // its result is known; its release may go on in the background
 )
@@ -46,12 +47,12 @@ type lookReason uint8
 const (
 	noLook  lookReason = iota
 	noticed            // a notice asks for a look
-	failed             // the last request has failed
+	failed             // the last request has failed, or has shown a loss
 )
 
 // A lease is one acquisition, from the call to the end of its release. Until it holds, its caller's
 // goroutine serves it, and then the scheduler. Client.mu guards the fields from queue on, of the
-// deadline only the changes, and options.NoRenew.
+// deadline only the changes.
 type lease struct {
 	c       *Client
 	op      string        // opAcquire, opTry or opAdopt
@@ -114,12 +115,12 @@ func (l *lease) lose(reason error) {
 	if most := l.options.MaxHold; reason == ErrExpired && most > 0 && time.Duration(l.deadline.Load())-l.since >= most {
 		reason = ErrMaxHold
 	}
-	lost := error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
+	works, lost := l.state == winding, error(&LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: reason})
 	if !l.end(&lost) {
 		c.mu.Unlock()
 		return
 	}
-	if l.locks[0].contextErr() != lost && reason != ErrTaken {
+	if works && reason != ErrTaken {
 		_ = l.release(0, false)
 		c.logWarning(context.Background(), "released, though work under the lock has not returned", c.stripPrefix(l.name), nil)
 		return

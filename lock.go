@@ -159,9 +159,9 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	}
 	c.mu.Lock()
 	l.working = l.working && !byDo
-	i, others := slices.Index(lease.locks, l), len(lease.locks) > 1
+	i, others, pass := slices.Index(lease.locks, l), len(lease.locks) > 1, lease.state == held
 	switch end := l.contextErr(); {
-	case i < 0, end != nil && lease.state == held && !byDo: // It was released, or ReleaseAll waits for work.
+	case i < 0, lease.state == winding && !byDo: // It was released, or ReleaseAll waits for work.
 	case others && keep > 0:
 		c.mu.Unlock()
 		return opError("release", l.Name(), fmt.Errorf("%w: it has other handles", ErrInvalid))
@@ -169,7 +169,7 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 		lease.locks = slices.Delete(lease.locks, i, i+1)
 		l.endContext(&ErrReleased)
 	case lease.end(&ErrReleased):
-		return lease.release(keepUntil, true)
+		return lease.release(keepUntil, pass)
 	case errors.Is(end, ErrLost):
 		lease.locks = nil // It is released once.
 		if !errors.Is(end, ErrTaken) && !c.closed {

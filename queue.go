@@ -11,7 +11,7 @@ import (
 // behind one of them, the head, for an exclusive lock. They are served first come, first served.
 // The head stays in front until its release has returned. Shared and limited callers are in no
 // line: each has an entry in the store. A call without a place, a single attempt or one with
-// MaxAttempts, is in no line either, until it holds the lock.
+// MaxAttempts, is in no line either; while it holds the lock it is the head.
 type nameQueue struct {
 	leases     []*lease
 	head       *lease        // one of the leases; nil if there is none
@@ -42,7 +42,7 @@ func (l *lease) enter() error {
 	switch {
 	case l.options.Reentrant && l.join():
 		return nil
-	case exclusive && l.op == opTry && q.head != nil && q.head.isHeld():
+	case exclusive && l.op == opTry && q.head != nil && (q.head.isHeld() || q.head.state == winding):
 		return &HeldError{Record: q.head.record(), Self: true}
 	case exclusive && l.place > 0 && q.head != nil:
 		q.line = append(q.line, l)
@@ -75,7 +75,7 @@ func (c *Client) leases(yield func(*lease) bool) {
 // lease, and reports whether there is such a hold. The caller holds c.mu.
 func (l *lease) join() bool {
 	for _, other := range l.queue.leases {
-		if other.options.Reentrant && other.isHeld() && other.locks[0].contextErr() == nil {
+		if other.options.Reentrant && other.isHeld() {
 			l.lock = &Lock{lease: other, holder: other.first.holder, lockContext: lockContext{c: l.c, valuesCtx: l.ctx}}
 			other.locks = append(other.locks, l.lock)
 			l.finish(nil)

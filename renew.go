@@ -113,7 +113,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		switch {
 		case l.state < granted && l.place > 0:
 			asked = l.place
-		case l.state == held && l.options.NoRenew && d == 0:
+		case l.state > held, l.state == held && l.options.NoRenew && d == 0:
 			asked = driver.MinTTL
 		}
 		renewals[i] = renewal{l, l.state, sent, asked, l.confirmed, l.look}
@@ -164,7 +164,7 @@ func (r *renewal) noteEntry(entry driver.Entry) bool {
 }
 
 // apply records the answer to a renewal, and that it is no longer in flight. If the hold has ended
-// meanwhile, or ReleaseAll waits for work under it, the answer is dropped.
+// meanwhile, or winds up, the answer is dropped.
 func (r *renewal) apply(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
@@ -179,7 +179,7 @@ func (r *renewal) apply(entry driver.Entry, err error) {
 		l.answer(r, now, entry, err)
 		c.mu.Unlock()
 		return
-	case l.state > held, l.locks[0].contextErr() != nil:
+	case l.state > held:
 		c.mu.Unlock()
 		return
 	case entry.State == driver.Unknown:
@@ -279,7 +279,7 @@ type schedule struct {
 // notice. The caller holds c.mu.
 func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
-	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew
+	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew || l.state == winding
 	if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
 		deadline, last = l.since+most, true
 		l.deadline.Store(int64(deadline))
