@@ -83,7 +83,7 @@ func TestRedis(t *testing.T) {
 		{"may lose half a minute", "--appendonly yes --appendfsync no", "", ill{"redis.persistence": doctor.Warning}},
 		{"evicts", durable + " --maxmemory 100mb --maxmemory-policy allkeys-lru", "", ill{"redis.eviction": doctor.Failure}},
 		{"does not evict", durable + " --maxmemory 100mb --maxmemory-policy noeviction", "", nil},
-		{"full", durable + " --maxmemory 1 --maxmemory-policy noeviction", "", ill{"probe": doctor.Failure}},
+		{"full", durable + " --maxmemory 1 --maxmemory-policy noeviction", "", ill{"probe": doctor.Warning}},
 		{"few connections", durable + " --maxclients 10", "", ill{"redis.clients": doctor.Warning}},
 		{"too few replicas", durable, "?min_replicas=1", ill{"redis.failover": doctor.Failure, "probe": doctor.Warning}},
 	} {
