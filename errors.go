@@ -135,8 +135,8 @@ func storeError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// A waitError reports that a wait was cut short. It matches ctx.Err(), too: for Options.Wait that is
-// context.DeadlineExceeded.
+// A waitError reports that a wait was cut short. It matches ctx.Err(), too: for Options.Wait that
+// is context.DeadlineExceeded.
 type waitError struct {
 	error
 	ctxErr error

@@ -450,8 +450,8 @@ func TestPlaceOfAShortTTL(t *testing.T) {
 	}
 }
 
-// A hold that a notice has granted is renewed for its TTL though MaxHold is shorter than a place: the
-// name stays taken while work winds up, and can be kept.
+// A hold that a notice has granted is renewed for its TTL though MaxHold is shorter than a place:
+// the name stays taken while work winds up, and can be kept.
 func TestMaxHoldOfAGrantByNotice(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		mem := memstore.New()

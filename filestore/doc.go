@@ -12,8 +12,8 @@
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
 // its time: the first every 0.1 s, the tenth every second, those behind every 7 s. A hundred in one
-// Store look every second. A process that hangs or is stopped keeps its locks until their TTL, and a
-// place for 20 s at most. Detached holds outlive their process, until their TTL.
+// Store look every second. A process that hangs or is stopped keeps its locks until their TTL, and
+// a place for 20 s at most. Detached holds outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after

@@ -21,8 +21,8 @@ const (
 	// clockStep is the step of the clock, by which each end is later.
 	clockStep = time.Duration(0)
 
-	// inboxStep is how often a Store looks for notices. A pipe that is open for writing, too, has no
-	// end.
+	// inboxStep is how often a Store looks for notices. A pipe that is open for writing, too, has
+	// no end.
 	inboxStep = 0
 )
 

@@ -40,9 +40,9 @@ type session struct {
 const (
 	sessionIDLen = 32
 
-	// lookStep, times its position, is how often one of the first ten places looks whether what is
-	// before it has ended, for the death of a process tells nobody. Those behind do when they are
-	// renewed, as a rule.
+	// lookStep, times its position, is the time between the looks of one of the first ten places at
+	// what is before it: the death of a process sends no notice. The places behind look when they
+	// are renewed, as a rule.
 	lookStep = 100 * time.Millisecond
 )
 

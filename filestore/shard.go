@@ -237,8 +237,8 @@ func (st *state) read(info fs.FileInfo) error {
 }
 
 // isOver reports whether a line can be dropped: one that has ended by its time, as that of a name
-// that is never asked for again, or one of an earlier boot, as are the processes that made those. In
-// a container with a boot id of its own some may live.
+// that is never asked for again, or one of an earlier boot, as are the processes that made those.
+// In a container with a boot id of its own some may live.
 func (st *state) isOver(text []byte, isThisBoot bool) bool {
 	e, ok := decodeEntry(text[bytes.Index(text, []byte(`,"token":`))+1:])
 	if isThisBoot {

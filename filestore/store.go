@@ -36,8 +36,8 @@ type Store struct {
 	lookStep     time.Duration
 	notices      notices.Mailbox
 
-	// turns has a value while a request uses the shard of that number, and for good when the Store is
-	// closed.
+	// turns has a value while a request uses the shard of that number, and for good when the Store
+	// is closed.
 	turns     [shardCount]chan struct{}
 	isClosing atomic.Bool
 	closing   context.Context // ends with Close

@@ -198,7 +198,7 @@ func TestDeadDetachedWaiter(t *testing.T) {
 	renewedTo(t, last, place, driver.Held)
 }
 
-// Who ends a hold hands the name on to the first waiter that lives, without a look of that one.
+// The end of a hold gives the name to the first waiter that lives, without a look of that waiter.
 func TestHandedOnPastTheDead(t *testing.T) {
 	dir := t.TempDir()
 	holder, dead, deadToo, last := openTest(t, dir), openTest(t, dir), openTest(t, dir), openTest(t, dir)

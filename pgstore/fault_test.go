@@ -199,8 +199,8 @@ func TestReleaseOfOpenRow(t *testing.T) {
 	}
 }
 
-// Requests for many names, in any order, do not wait for each other in a circle, be the names new or
-// known.
+// Requests for many names, in any order, do not wait for each other in a circle, be the names new
+// or known.
 func TestNoDeadlocks(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "deadlock_timeout=10ms", "fsync=off", "log_min_messages=fatal")

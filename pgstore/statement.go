@@ -17,8 +17,8 @@ import (
 
 const (
 	// graceTime is how long a call may go on after its deadline, so that a statement completes
-	// unless the server or the network hangs, even where others keep the disk busy. Then its outcome
-	// is known, the connection is not broken off, and no later request overtakes it.
+	// unless the server or the network hangs, even where others keep the disk busy. Then its
+	// outcome is known, the connection is not broken off, and no later request overtakes it.
 	graceTime = time.Second
 
 	// maxTries bounds the tries on connections that turn out to be of no use.
@@ -38,8 +38,8 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, err
 }
 
-// acquireInTime is the pool as a source, or one connection beside it if the pool has none free after
-// a second, so that no lock is lost while other work uses up the pool.
+// acquireInTime is the pool as a source, or one connection beside it if the pool has none free
+// after a second, so that no lock is lost while other work uses up the pool.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	first, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

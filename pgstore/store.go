@@ -90,9 +90,9 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	return s
 }
 
-// NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool of
-// its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). Each time
-// it makes a connection it takes one of db for a moment, which shows the address.
+// NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool
+// of its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). Each
+// time it makes a connection it takes one of db for a moment, which shows the address.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	config, err := pgxpool.ParseConfig("host=localhost")
 	if db == nil || err != nil {

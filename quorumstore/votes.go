@@ -25,10 +25,10 @@ const (
 	verdictLate          verdict = "granted too late to be relied on"
 )
 
-// The votes are the replies of the nodes to one attempt to acquire. They decide it alone. Everything
-// that makes fencing tokens unique and rising is in verdict. See the package comment for the
-// reasoning, and model_test.go for the exhaustive proof. Nodes whose errors leave it open have no
-// vote.
+// The votes are the replies of the nodes to one attempt to acquire. They decide it alone.
+// Everything that makes fencing tokens unique and rising is in verdict. See the package comment for
+// the reasoning, and model_test.go for the exhaustive proof. Nodes whose errors leave it open have
+// no vote.
 type votes struct {
 	need    int             // how many nodes are a majority
 	tokens  []int64         // granted

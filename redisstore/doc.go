@@ -73,9 +73,9 @@
 //
 // A replica refuses every request, also those that only read: what it has may be old.
 //
-// A notice may be lost with its connection, and a release on a full server may admit nobody: the next
-// in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs or
-// has ended costs the others the rest of its place, 5 s at most.
+// A notice may be lost with its connection, and a release on a full server may admit nobody: the
+// next in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs
+// or has ended costs the others the rest of its place, 5 s at most.
 //
 // In a cluster messages go to all of its nodes. A List that runs while a slot moves may miss the
 // names in that slot.

@@ -119,8 +119,9 @@ func undeclared(t testing.TB, lines []string) (touched int) {
 	return touched
 }
 
-// The holder learns of a Break, also of one of several, and of one that it has adopted; and that one
-// of several has run out. It learns that also if another Client had the Store before, for a moment.
+// The holder learns of a Break, also of one of several, and of one that it has adopted; and that
+// one of several has run out. It learns that also if another Client had the Store before, for a
+// moment.
 func TestBreakIsTold(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -228,7 +228,8 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	}
 }
 
-// A full server renews, releases, and admits the next by its renewal. What it refuses is waited for.
+// A full server renews, releases, and admits the next by its renewal. What it refuses is waited
+// for.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -32,9 +32,9 @@ const (
 	minInline = 900 * time.Millisecond
 )
 
-// senderOf returns the sender of the calls for a lock. Each master of a cluster has its own, so that
-// one that hangs holds up no lock of another. A lock keeps its sender, and its calls their order,
-// unless its slot moves.
+// senderOf returns the sender of the calls for a lock. Each master of a cluster has its own, so
+// that one that hangs holds up no lock of another. A lock keeps its sender, and its calls their
+// order, unless its slot moves.
 func (s *Store) senderOf(ctx context.Context, lock string) *batch.Queue[*call] {
 	master := ""
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {

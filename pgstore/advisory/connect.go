@@ -70,9 +70,9 @@ func (s *session) ready(ttl time.Duration) error {
 }
 
 // connect makes the connection of a session as the pool would, and refuses one on which locks would
-// not exclude all others. A pooler gives its clients process numbers of its own. When the context of
-// a statement ends, the server is asked to cancel it, and the connection remains. The error says that
-// nothing was applied.
+// not exclude all others. A pooler gives its clients process numbers of its own. When the context
+// of a statement ends, the server is asked to cancel it, and the connection remains. The error says
+// that nothing was applied.
 func (s *session) connect(deadline time.Time) error {
 	st := s.store
 	ctx, cancel := context.WithDeadline(st.ctx, deadline)

@@ -85,8 +85,9 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if opts.Shared {
 		shared = "_shared"
 	}
-	// A statement without arguments whose rows are not read is not prepared, also not by database/sql
-	// with pgx: some poolers support no prepared statements. The answer is the number of rows.
+	// A statement without arguments whose rows are not read is not prepared, also not by
+	// database/sql with pgx: some poolers support no prepared statements. The answer is the number
+	// of rows.
 	const standby = 2
 	statement := fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_is_in_recovery() THEN %d WHEN pg_catalog.pg_%s%s(%s)%s THEN 1 ELSE 0 END)",
 		standby, function, shared, key.literals(), result)
