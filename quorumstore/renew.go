@@ -11,7 +11,6 @@ import (
 type renewal struct {
 	*entry
 	index  int          // of the request of the caller
-	agreed int64        // entry.token as it was
 	answer driver.Entry // once it is decided
 	held   bool         // some node has it
 	open   int          // how many nodes have not replied about it
@@ -23,8 +22,8 @@ type renewal struct {
 // replies. An entry whose Acquire had no answer is also Lost if a majority has replied without
 // deciding it: the nodes that hang may leave that open for long.
 //
-// An owner has one entry at a node. So the nodes are not asked for a token that is known: one
-// outside the majority that has agreed on it may have granted another, and its part counts, too.
+// A node outside the majority may have granted another token. Its part is none of this hold, which
+// Lookup and other clients would not see in it either: it is left to end with its TTL.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -39,10 +38,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			entries[i].State = driver.Lost
 			continue
 		}
-		if e.token != 0 {
-			req.Token = 0
-		}
-		renewals, batch = append(renewals, renewal{entry: e, index: i, agreed: e.token, open: len(s.nodes)}), append(batch, req)
+		req.Token = cmp.Or(req.Token, e.token)
+		renewals, batch = append(renewals, renewal{entry: e, index: i, open: len(s.nodes)}), append(batch, req)
 	}
 	s.mu.Unlock()
 	if len(batch) == 0 {
@@ -64,7 +61,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var err error
 	for i := range renewals {
 		r := &renewals[i]
-		unsettled := r.answer.State == driver.Unknown && r.own && r.agreed == 0 && r.open <= s.minority()
+		unsettled := r.answer.State == driver.Unknown && r.own && batch[i].Token == 0 && r.open <= s.minority()
 		switch {
 		case r.state != live: // Its release has begun meanwhile.
 			r.answer = driver.Entry{State: driver.Lost}
@@ -88,8 +85,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, err
 }
 
-// decide counts the votes on the request with an index in the batch. A Held under whatever token
-// counts for the one that a majority has granted.
+// decide counts the votes on the request with an index in the batch.
 func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 	tokens := make([]int64, 0, 16)
 	r.open = 0
@@ -98,7 +94,7 @@ func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
 		case index >= len(answers) || answers[index].State == driver.Unknown: // perhaps no reply yet
 			r.open++
 		case answers[index].State == driver.Held:
-			tokens = append(tokens, cmp.Or(r.agreed, answers[index].Token))
+			tokens = append(tokens, answers[index].Token)
 		}
 	}
 	r.held = len(tokens) > 0
