@@ -36,14 +36,14 @@
 // # What can go wrong
 //
 // The names are in 64 files. A grant waits for the disk once in about ten minutes for each of them,
-// so that tokens rise over a power loss. That frees all locks.
+// so that tokens rise over a power loss. A request reads all of a file, and one with 8 MB, some
+// 20,000 holds and places, gets no more.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
 // files holds up all requests for the names in that file, until it goes on or is killed. A List
 // ends there. Requests fail when their context ends, and Close after 3 s: then the holds of its
 // Store last until their TTL or the end of the process. Exclusion holds. A process that is killed
-// between a change and its notices delays those whose turn has come until they look at their
-// places, 7 s at most.
+// between a change and its notices delays those whose turn has come until they look.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
@@ -57,9 +57,6 @@
 //
 // A file that the store has not written, or that has another name elsewhere (cp -l), is an error,
 // [driver.ErrCorrupt], that names the file. The names in the other files are not affected.
-//
-// A request reads all of a file: beside 1,000 shared holds one more takes half a millisecond. A
-// file with 8 MB, some 20,000 holds and places, gets no more.
 //
 // On Windows the clock has steps of 16 ms, by which all that ends lasts longer, and a Store looks
 // for notices every 20 ms in the file of its session, which grows by 100 bytes with each.
@@ -77,10 +74,8 @@
 //
 // The folder has up to 64 files (locks-…), with a line of JSON for each hold and place, and a named
 // pipe for each open Store (session-…, a file on Windows). FAT has no named pipes, and cannot be
-// used.
-//
-// A folder that an older version has used is refused, and older versions refuse one of this
-// version: an empty folder in it, locks, tells them.
+// used. A folder that an older version has used is refused, and older versions refuse one of this
+// version.
 //
 // # Other users
 //
@@ -97,10 +92,10 @@
 // given other permissions, that has another name elsewhere or was moved there. A sticky folder is
 // refused, since its users may not replace each other's files.
 //
-// A user with the right to read the folder alone can list the names of locks, and opens no file: so
-// that user blocks no lock, and sees no holder and no metadata. A user with the right to write a
-// folder above can put another one of the same owner, or of root, in its place, which is as
-// deleting it. On Windows the access list of the folder decides, which the store does not examine.
+// A user with the right to read the folder alone sees when it changes, and opens no file: so that
+// user blocks no lock, and sees no holder. A user with the right to write a folder above can put
+// another one of the same owner, or of root, in its place, which is as deleting it. On Windows the
+// access list of the folder decides, which the store does not examine.
 //
 // # URL
 //

@@ -15,10 +15,6 @@ func wrapErr(verb, path string, err error) error {
 	if err == nil || driver.Permanent(err) {
 		return err
 	}
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
 	advice := ""
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -34,7 +30,13 @@ func (f *folder) notApplied(verb, file string, err error) error {
 	return driver.NotApplied(wrapErr(verb, f.path(file), err))
 }
 
-// corruptErr returns the error for a file with contents that the store has not written.
-func corruptErr(path, why, advice string) error {
-	return fmt.Errorf("%w: %s: %s; %s", driver.ErrCorrupt, path, why, advice)
+const (
+	linked  = "it is no file of this store, or has another name elsewhere"
+	notOurs = "it is not what this store has written"
+)
+
+// corrupt returns the error of a file that somebody else has made or written.
+func (f *folder) corrupt(file, why string) error {
+	return fmt.Errorf("%w: %s: %s; look at it, and delete it when nobody holds a lock in it, if the clock of this "+
+		"host is right: tokens then go on from the time of day", driver.ErrCorrupt, f.path(file), why)
 }

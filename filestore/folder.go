@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -27,9 +26,8 @@ type folder struct {
 
 // currentFolder returns the store's folder and its session. It opens the folder when it is first
 // needed, and again when its path leads to another one. With makes it makes what is missing;
-// otherwise a missing folder is fs.ErrNotExist, and the session may be nil. Requests that still use
-// the former folder fail. What cannot be looked at for a moment is an error of the request, and its
-// locks stay.
+// otherwise a missing folder is fs.ErrNotExist, and the session may be nil. A path that cannot be
+// looked at for a moment is an error of the request, and the locks stay.
 func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -73,8 +71,9 @@ func (s *Store) openFolder() (*folder, error) {
 	if err == nil {
 		err = s.checkFolder(s.dir, f.self)
 	}
-	if err == nil {
-		err = f.refuseOlder()
+	if _, isNew := f.Lstat("sessions"); err == nil && isNew == nil {
+		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
+			"and delete what is in it, or name another folder", driver.ErrUnsupported, s.dir)
 	}
 	if err != nil {
 		root.Close()
@@ -90,20 +89,9 @@ func (s *Store) openFolder() (*folder, error) {
 	return f, nil
 }
 
-// older is the name of a folder that older versions have made, and that the latest of them refuse.
+// older is a folder that older versions have made beside "sessions", and that the latest of them
+// refuse.
 const older = "locks"
-
-// refuseOlder returns an error for the folder of an older version.
-func (f *folder) refuseOlder() error {
-	files, err := f.names()
-	for _, file := range files {
-		if file == "sessions" || strings.HasPrefix(file, ".lock-") || strings.HasPrefix(file, ".session-") {
-			return fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
-				"and delete what is in it, or name another folder", driver.ErrUnsupported, f.store.dir)
-		}
-	}
-	return err
-}
 
 // close ends the session. The files of locks are closed when nothing uses them any more.
 func (f *folder) close() {
@@ -114,9 +102,8 @@ func (f *folder) close() {
 }
 
 // checkFolder returns an error unless the folder is on no network file system, belongs to this user
-// or to root, and is not writable for everybody. A group may write it, whose members are trusted,
-// if they may replace each other's files. info is that of the folder at path,
-// or of the nearest one above it if it is missing.
+// or to root, and is not writable for everybody. A group may write it if its members may replace
+// each other's files. info is that of the folder at path, or of the one above it if it is missing.
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)
 	if err != nil {
@@ -184,58 +171,42 @@ func (s *Store) makeFolder() error {
 // path is for messages: no file is opened by it.
 func (f *folder) path(file string) string { return filepath.Join(f.store.dir, file) }
 
-// names returns the names of all files.
-func (f *folder) names() ([]string, error) {
-	list, err := f.Open(".")
-	if err != nil {
-		return nil, wrapErr("list", f.store.dir, err)
-	}
-	defer list.Close()
-	return list.Readdirnames(-1)
-}
-
-// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind,
-// such as a link, and what has another name elsewhere: somebody may have put it there to have it
-// written.
-func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, fs.FileInfo, error) {
+// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind and
+// what has another name elsewhere: somebody may have put it there to have it written.
+func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, error) {
 	opened, err := f.OpenFile(file, flags, 0)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = opened.Stat()
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		if there, _ := f.Lstat(file); there != nil && there.Mode().Type() != kind {
-			info, err = there, nil
+			err = f.corrupt(file, linked)
 		}
+		return nil, err
 	}
+	info, err := opened.Stat()
 	if err == nil && (info.Mode().Type() != kind || namesOf(info) > 1) {
-		err = f.linked(file)
+		err = f.corrupt(file, linked)
 	}
 	if err != nil {
-		opened.Close() // or nothing, if it is nil
-		return nil, nil, err
+		opened.Close()
+		return nil, err
 	}
-	return opened, info, nil
+	return opened, nil
 }
 
-// linked returns the error of a file that somebody else has made, or has given another name.
-func (f *folder) linked(file string) error {
-	return corruptErr(f.path(file), "it is no file of this store, or has another name elsewhere",
-		"remove it, and see who has put it there")
-}
-
-// create makes a file that must not exist, with the permissions of the folder's files whatever the
-// umask. It is for the group of the folder. One to which this user cannot give it is for this user
-// alone: those of the user's own group need not be allowed to write the folder.
+// create makes a file that must not exist.
 func (f *folder) create(file string) (*os.File, error) {
 	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.share(made, file)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return made, f.share(made, file)
+	return made, nil
 }
 
-// share gives a new file the permissions of the folder's files. It closes and deletes one for which
-// it cannot.
+// share gives a new file the permissions of the folder's files, whatever the umask, and its group.
+// One to which this user cannot give that group is for this user alone: those of the user's own
+// group need not be allowed to write the folder. It closes and deletes one for which it cannot.
 func (f *folder) share(made *os.File, file string) error {
 	mode := f.mode
 	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {

@@ -5,21 +5,13 @@ import (
 	"time"
 )
 
-// A host is the store's view of the machine: its boot, its clocks, and the way to flush a file.
-// Tests use one of their own to step its clocks, reboot it and cut its power.
+// A host is the store's view of the machine. Tests use one of their own to step its clocks, reboot
+// it and cut its power.
 type host struct {
-	// boot differs after every boot, and in some containers.
-	boot string
-
-	// uptime is the time since the boot, suspension included. It never steps, and it is the same in
-	// all containers of the host.
-	uptime func() time.Duration
-
-	// wall is the time of day, which may step in either direction.
-	wall func() time.Time
-
-	// flush makes a file survive a power loss.
-	flush func(*os.File) error
+	boot   string               // differs after every boot, and in some containers
+	uptime func() time.Duration // since the boot, suspension included; the same in all containers
+	wall   func() time.Time     // the time of day, which may step in either direction
+	flush  func(*os.File) error // makes a file survive a power loss
 }
 
 // A bootMark tells in which boot a file was written.

@@ -58,7 +58,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	if err := f.makePipe(made); err != nil {
 		return nil, err
 	}
-	inbox, _, err := f.open(made, os.O_RDWR, fs.ModeNamedPipe)
+	inbox, err := f.open(made, os.O_RDWR, fs.ModeNamedPipe)
 	if err == nil {
 		err = f.share(inbox, made)
 	}
@@ -76,7 +76,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 // openInbox opens the file of a session to write to it, if its process lives, and is errDead
 // otherwise.
 func (f *folder) openInbox(file string) (*os.File, error) {
-	inbox, _, err := f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
+	inbox, err := f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
 	if errors.Is(err, syscall.ENXIO) {
 		err = errDead
 	}

@@ -93,7 +93,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 // the process. It removes the file of a dead session under that lock: a session that is being made
 // finds its file there for good, or missing.
 func (f *folder) openInbox(file string) (*os.File, error) {
-	inbox, _, err := f.open(file, os.O_RDWR|os.O_APPEND, 0)
+	inbox, err := f.open(file, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,11 @@
 package filestore
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // No request leaves a descriptor open, whatever its outcome. The garbage collector does not run.
@@ -58,33 +55,4 @@ func TestDescriptors(t *testing.T) {
 			}
 		}
 	}
-}
-
-// While another process is stopped in a request, the names of other shards are renewed and
-// released.
-func TestRenewBesideAHeldUpShard(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	name, other := "name", "other"
-	if anyone(name).shard == anyone(other).shard {
-		t.Fatal("the names share a file")
-	}
-	first, _ := granted(t, s, name, time.Hour)
-	second, _ := granted(t, s, other, time.Hour)
-	file, err := os.Open(s.pathOf(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if err := setLock(file, exclusive); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time enough for a busy disk
-	defer cancel()
-	entries, err := s.Renew(ctx, []driver.RenewRequest{
-		{Name: name, Owner: first.Owner, TTL: time.Hour}, {Name: other, Owner: second.Owner, TTL: time.Hour},
-	})
-	if err == nil || entries[0].State != driver.Unknown || entries[1].State != driver.Held {
-		t.Errorf("%v, %v", entries, err)
-	}
-	released(t, s, second)
 }

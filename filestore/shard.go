@@ -12,7 +12,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -21,36 +20,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// A shard is one of the files that have the locks, as this Store uses it: the request that has its
-// turn in the Store, under the kernel lock of the file. Each name has one of them.
-//
-// A shard has lines of JSON: a header, and one for each hold and place of its names, in any order.
+// A shard is one of the files that have the locks, as the request that has its turn in this Store
+// uses it, under the kernel lock of the file. Each name has one of them. It has lines of JSON: a
+// header, and one for each hold and place of its names, in any order.
 //
 //	{"holdfast":1,"boot":"…","boot_began_ms":9,"mark":9,"flushed":9,"last_token":9}
-//	{"name":"deploy","token":9,"tokens":1,"limit":1,"until_ns":          9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","since":"…","holder":"…"}
+//	{"token":               9,"tokens": 1,"limit":         1,"until_ns":                  9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","name":"deploy","since":"…","holder":"…"}
 //
-// Each line lies in one page, and a request writes the pages that have changed. So a kill leaves
-// the former line or the new one: the kernel writes what is in one page whole or not at all. Each
-// line is a change of its own: nothing but its end makes an entry a hold. Behind its lines a page
-// has spaces, and the end of a line.
+// What the rule knows of an entry comes first, and is as long in every line: a request, which reads
+// all entries of its name, finds it without a look at the rest, and changes it in place. The rest
+// never changes. Spaces and ends of lines are between the lines.
 //
-// The fields of an entry up to the owner always stand in this order, and are read as they are
-// written: a request reads all entries of its name. The rest is for people, and is read when it is
-// shown.
+// Each line lies in one page. So a kill leaves the former line or the new one: the kernel writes what
+// is in one page whole or not at all. Each line is a change of its own: nothing but its end makes an
+// entry a hold.
 type shard struct {
 	folder *folder
 	name   string   // of the file
 	file   *os.File // nil until it is needed
 
-	// The contents, as they are in the file and as they become. A waiting process has few pages of
-	// memory that are in use, so the memory stays from request to request.
-	former, text []byte
-}
-
-// A line is that of a hold or place.
-type line struct {
-	page int
-	text []byte // with its end; nil when it is over
+	// The memory of these stays: a waiting process then has few pages that are in use.
+	text    []byte  // the contents, up to the end of a page
+	entries []entry // of the name of the request
+	size    int     // of the file
 }
 
 // A header makes the tokens of all names of a shard.
@@ -71,8 +63,9 @@ type header struct {
 type lineData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
-	public   []byte // JSON from the field "since" on, and the end of the line
-	line     int    // its number, if it was read
+	waited   bool   // it was a place when the shard was read
+	at       int    // where the line begins; 0 if there is none yet
+	public   []byte // the line from its name on
 }
 
 type (
@@ -82,6 +75,7 @@ type (
 
 // publicData is what people see of an entry.
 type publicData struct {
+	Name     string            `json:"name"`
 	Since    time.Time         `json:"since"`
 	Holder   string            `json:"holder"`
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -90,351 +84,292 @@ type publicData struct {
 const (
 	shardCount = 64
 
-	// format is the number in the first field of a shard. A later format that this version must not
-	// misread gets another number.
+	// format is that of a shard. One that this version must not misread gets another number.
 	format = 1
 
-	nameText  = `{"name":%s,`
-	entryText = `"token":%d,"tokens":%d,"limit":%d,"until_ns":%19d,"kept":%t,"detached":%t,"session":"%s","owner_sha256":"%s",%s`
+	entryText = `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%s","owner_sha256":"%s",`
 
 	// pageSize is the size of what the kernel writes whole or not at all when the process is
 	// killed. Every entry that a Client makes is shorter.
-	pageSize = 4096
-
-	// headerSize is what the header has of the first page. A disk writes it whole or not at all.
-	headerSize = 512
-
-	// mostRead is the size of the greatest shard that is read. Half of it is filled. In one that is
-	// small, lines of other names may have ended.
-	mostRead = 16 << 20
-	small    = 64 << 10
+	pageSize   = 4096
+	headerSize = 512     // A disk writes it whole or not at all.
+	mostSize   = 8 << 20 // of a shard
 
 	// markLead is how far ahead the mark is, and so the time from one flush to the next.
 	markLead = int64(10 * time.Minute / time.Microsecond)
 )
 
-var errNotOurs = errors.New("it is not what this store has written")
+// publicAt is how long the part of a line is that the rule knows.
+var publicAt = len(encodeEntry(&entry{Owner: hashOf(""), Data: lineData{session: hashOf("")[:sessionIDLen]}}))
+
+var blanks = append(bytes.Repeat([]byte(" "), pageSize-1), '\n')
+
+// wholePages returns the size of the pages that have a size.
+func wholePages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
 
 func shardFile(number int) string { return fmt.Sprintf("locks-%02d", number) }
 
 // lock waits for the kernel lock and takes it. The kernel serves those that wait in order. With
-// makes it makes a file that is missing, which otherwise is fs.ErrNotExist.
+// makes it makes a file that is missing, which otherwise is fs.ErrNotExist. It never gives other
+// permissions to a file that it finds, which may have been moved there.
 func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
-	for {
+	const step, timeout = time.Millisecond, 100 * time.Millisecond
+	for waited, isNew := time.Duration(0), false; ; {
 		if sh.file == nil {
-			if sh.file, err = sh.open(makes); err != nil {
-				return nil, sh.folder.notApplied("open", sh.name, err)
+			sh.file, err = sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
+			if isNew = errors.Is(err, fs.ErrNotExist) && makes; isNew {
+				sh.file, err = sh.folder.create(sh.name)
 			}
 		}
-		if err := setLock(sh.file, exclusive); err != nil {
-			return nil, sh.folder.notApplied("lock", sh.name, err)
+		if err == nil {
+			err = setLock(sh.file, exclusive)
 		}
-		info, err = sh.file.Stat()
+		if err == nil {
+			info, err = sh.file.Stat()
+		}
 		switch {
-		case err == nil && namesOf(info) == 1:
-			return info, nil
-		case err == nil && namesOf(info) > 1:
+		case waited < timeout && (errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission)):
+			waited += step // The process of another user has just made it, and it gets its permissions.
+			time.Sleep(step)
+		case err != nil:
+			return nil, sh.folder.notApplied("lock", sh.name, err)
+		case namesOf(info) > 1:
 			_ = setLock(sh.file, unlocked)
-			return nil, sh.folder.linked(sh.name)
+			return nil, sh.folder.corrupt(sh.name, linked)
+		case namesOf(info) == 0: // It was deleted, and another may be in its place.
+		case !isNew && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode:
+			_ = sh.folder.Remove(sh.name) // Its maker has not come further, and it is made anew.
+		default:
+			return info, nil
 		}
-		sh.file.Close() // It was deleted, and another may be in its place.
+		sh.file.Close() // or nothing, if it is nil
 		sh.file = nil
 	}
 }
 
-// open opens the file. It never gives other permissions to a file that it finds, which may have
-// been moved there. The file that a process of another user has just made gets its permissions a
-// moment later. After a kill in between, the next process with the right to open the file makes it
-// anew: it is empty, and no process uses it while it is locked.
-func (sh *shard) open(makes bool) (*os.File, error) {
-	const step, timeout = time.Millisecond, 100 * time.Millisecond
-	for waited := time.Duration(0); ; waited += step {
-		file, info, err := sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
-		if err == nil && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode && setLock(file, exclusive) == nil {
-			if info, err = file.Stat(); err == nil && info.Size() == 0 && namesOf(info) > 0 {
-				_ = sh.folder.Remove(sh.name)
-			}
-			file.Close()
-			file, _, err = sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
-		}
-		if errors.Is(err, fs.ErrNotExist) && makes {
-			file, err = sh.folder.create(sh.name)
-		}
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrPermission) || waited >= timeout {
-			return file, err
-		}
-		time.Sleep(step)
-	}
-}
-
-// read reads the shard, and the entries of the name of the actor.
+// read reads the shard, and the entries of the name of the actor. It drops the lines of other names
+// that have ended by their time, and those of an earlier boot, as are the processes that made those.
 func (st *state) read(info fs.FileInfo) error {
-	sh, h, host, size := st.shard, &st.header, &st.folder.store.host, int(info.Size())
-	if size > mostRead {
-		return st.corrupt(errNotOurs)
+	sh, h, host := st.shard, &st.header, &st.folder.store.host
+	if info.Size() > mostSize {
+		return sh.folder.corrupt(sh.name, notOurs)
 	}
-	sh.former = slices.Grow(sh.former[:0], size)[:size]
-	if _, err := sh.file.ReadAt(sh.former, 0); err != nil && err != io.EOF {
-		return st.folder.notApplied("read", sh.name, err)
+	sh.size, sh.entries = int(info.Size()), sh.entries[:0]
+	sh.text = slices.Grow(sh.text[:0], sh.size+pageSize)[:sh.size]
+	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
+		return sh.folder.notApplied("read", sh.name, err)
 	}
-	if text := bytes.Trim(sh.former[:min(size, headerSize)], "\x00"); len(text) > 0 { // Otherwise nothing was granted yet.
-		err := json.Unmarshal(text, h)
+	if len(bytes.Trim(sh.text, "\x00")) > 0 { // Otherwise nothing was granted yet.
+		err := json.Unmarshal(sh.text[:min(sh.size, headerSize)], h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
-			return st.corrupt(fmt.Errorf("%w: it has the format %d of another version", errNotOurs, h.Format))
+			return sh.folder.corrupt(sh.name, fmt.Sprintf("it has the format %d of another version", h.Format))
 		case err != nil || h.Format != format || min(h.Mark, h.Flushed, h.Last) < 0 || max(h.Mark, h.Flushed, h.Last) > driver.MaxToken:
-			return st.corrupt(errNotOurs)
+			return sh.folder.corrupt(sh.name, notOurs)
 		}
 	}
-	h.Format = format
-	mark, isThisBoot, wasOver := host.bootMark(), host.isThisBoot(h.bootMark, info.ModTime()), false
-	st.lines = make([]line, 0, size/256)
-	st.former = make([]entry, 0, bytes.Count(sh.former, st.prefix))
-	for at := headerSize; at < size; at += pageSize - at%pageSize {
-		for text := range bytes.Lines(sh.former[at:min(at-at%pageSize+pageSize, size)]) {
-			rest, isOwn := bytes.CutPrefix(text, st.prefix)
-			e, ok := entry{}, bytes.HasPrefix(text, []byte(nameText[:8])) && text[len(text)-1] == '\n'
-			switch mayBeOver := !isThisBoot || !isOwn && size > small; {
-			case text[0] == ' ' || text[0] == '\n':
-				continue
-			case mayBeOver && st.isOver(text, isThisBoot):
-				wasOver = true
-				continue
-			case isOwn && ok:
-				e, ok = decodeEntry(rest)
-				e.Data.line = len(st.lines)
-				st.former = append(st.former, e)
-			}
-			if !ok {
-				return st.corrupt(errNotOurs)
-			}
-			st.lines = append(st.lines, line{at / pageSize, text})
+	sh.text = append(sh.text, blanks[pageSize-wholePages(max(sh.size, 1))+sh.size:]...)
+	mark, isThisBoot := host.bootMark(), host.isThisBoot(h.bootMark, info.ModTime())
+	for at, line := headerSize, []byte(nil); at < len(sh.text); at += len(line) {
+		if line = sh.line(at); line[0] == ' ' || line[0] == '\n' {
+			continue
 		}
-	}
-	if wasOver && st.failure == nil { // before the header is of this boot
-		if err := st.save(-1, nil); err != nil {
-			return err
+		e, session, owner, ok := decodeEntry(line)
+		isOwn := bytes.HasPrefix(e.Data.public, st.who.prefix)
+		isOver := ok && !isOwn && e.Until <= st.now
+		if !isThisBoot { // In a container with a boot id of its own a process may live.
+			isOver = !ok || e.Kept || !st.isAlive(string(session))
 		}
-		sh.former = slices.Clone(sh.text)
+		switch {
+		case isOver: // before the header is of this boot
+			if err := sh.put(at, blanks[pageSize-len(line):]); err != nil {
+				return err
+			}
+		case !ok:
+			return sh.folder.corrupt(sh.name, notOurs)
+		case isOwn:
+			e.Owner, e.Data.session, e.Data.at = string(owner), string(session), at
+			sh.entries = append(sh.entries, e)
+		}
 	}
 	if !isThisBoot {
 		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
 	}
-	if !isThisBoot || mark.apart(h.bootMark) > time.Second { // A step of the clock has come.
+	if h.Format = format; !isThisBoot || mark.apart(h.bootMark) > time.Second { // A step of the clock has come.
 		h.bootMark = mark
 	}
-	slices.SortFunc(st.former, func(a, b entry) int { return cmp.Compare(a.Token, b.Token) })
-	for i := range st.former {
-		if i > 0 && st.former[i].Token == st.former[i-1].Token {
-			return st.corrupt(errNotOurs)
+	for i := range sh.entries {
+		st.former = append(st.former, &sh.entries[i])
+	}
+	slices.SortFunc(st.former, func(a, b *entry) int { return cmp.Compare(a.Token, b.Token) })
+	for i, e := range st.former {
+		if i > 0 && e.Token == st.former[i-1].Token {
+			return sh.folder.corrupt(sh.name, notOurs)
 		}
 	}
-	st.queue.Restore(st.former)
-	if st.queue.Waiting() > 0 {
-		st.first = st.former[len(st.queue.Holds())].Token
+	st.queue.Restore(st.former...)
+	for _, e := range st.queue.Entries()[len(st.queue.Holds()):] {
+		e.Data.waited = true
 	}
 	return nil
 }
 
-// isOver reports whether a line can be dropped: one that has ended by its time, as that of a name
-// that is never asked for again, or one of an earlier boot, as are the processes that made those.
-// In a container with a boot id of its own some may live.
-func (st *state) isOver(text []byte, isThisBoot bool) bool {
-	e, ok := decodeEntry(text[bytes.Index(text, []byte(`,"token":`))+1:])
-	if isThisBoot {
-		return ok && e.Until <= st.now
-	}
-	return !ok || e.Kept || !st.isAlive(e.Data.session)
-}
-
-// corrupt returns the error of a shard that somebody else has written.
-func (st *state) corrupt(why error) error {
-	return corruptErr(st.folder.path(st.shard.name), why.Error(), "look at it, and delete it when nobody holds a lock in it, "+
-		"if the clock of this host is right: tokens then go on from the time of day")
-}
-
 // names returns the names that have entries in the shard.
 func (st *state) names() (names []string, err error) {
-	for _, l := range st.lines {
-		var e struct{ Name string }
-		if err := json.Unmarshal(l.text, &e); err != nil || strings.ContainsFunc(e.Name, unicode.IsControl) {
-			return nil, st.corrupt(errNotOurs)
+	for _, e := range st.former {
+		name := e.Data.decodePublic().Name
+		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
+			return nil, st.folder.corrupt(st.shard.name, notOurs)
 		}
-		names = append(names, e.Name)
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// write makes the shard that of the state, which a verb has changed.
+// write makes the shard that of the state, which a verb has changed. The line of the actor comes
+// last: if something fails, its entry is what it was.
 func (st *state) write() error {
-	var text []byte // the line of the actor
-	live := st.queue.Entries()
-	if i := st.index(); i >= 0 {
-		text = encodeEntry(st.prefix, live[i])
-		if err := st.keepTokens(); err != nil {
+	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.index()
+	at, line := 0, []byte(nil) // of the actor
+	for _, e := range st.former {
+		blank := blanks[pageSize-publicAt-len(e.Data.public):]
+		switch {
+		case len(live) > 0 && live[0] == e:
+			live = live[1:]
+		case i < 0 && e.Owner == st.who.hash:
+			at, line = e.Data.at, blank
+		default:
+			if err := sh.put(e.Data.at, blank); err != nil {
+				return err
+			}
+		}
+	}
+	if i >= 0 {
+		putHeader := func() error {
+			text := encodeJSON(h)
+			return sh.put(0, append(text, blanks[pageSize-headerSize+len(text):]...))
+		}
+		var err error
+		if h.Last > h.Flushed { // No mark covers its token.
+			h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
+			if err = putHeader(); err == nil {
+				err = sh.folder.notApplied("flush", sh.name, st.folder.store.host.flush(sh.file))
+			}
+			h.Flushed = h.Mark
+		}
+		if err == nil {
+			err = putHeader()
+		}
+		e := st.queue.Entries()[i]
+		line = append(encodeEntry(e), e.Data.public...)
+		if at = e.Data.at; err == nil && at == 0 {
+			at, err = sh.room(len(line))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	own, isChanged := -1, false
-	for _, e := range st.former {
-		l, isOwn, isLive := &st.lines[e.Data.line], e.Owner == st.who.hash, len(live) > 0 && live[0].Token == e.Token
-		if isLive {
-			live = live[1:]
-		}
-		former := l.text
-		switch {
-		case isOwn && isLive && len(text) <= len(former):
-			l.text, text = text, nil
-		case isOwn || !isLive:
-			l.text = nil
-		}
-		if isOwn {
-			own = l.page
-		}
-		isChanged = isChanged || !bytes.Equal(l.text, former)
-	}
-	if text == nil && !isChanged {
-		return nil
-	}
-	return st.save(own, text)
-}
-
-// save writes the pages that have changed. A line stays in its page, and a new one comes into the
-// first that has room. The page with the line of the actor is written last: if something fails, its
-// entry is what it was.
-func (st *state) save(own int, added []byte) (err error) {
-	sh, pages := st.shard, 0
-	text := append(sh.text[:0], fill(encodeJSON(&st.header), headerSize)...)
-	endPage := func() {
-		pages++
-		if added != nil && len(text)+len(added) <= pages*pageSize {
-			text, own, added = append(text, added...), pages-1, nil
-		}
-		text = fill(text, pages*pageSize)
-	}
-	for _, l := range st.lines {
-		for l.text != nil && pages < l.page {
-			endPage()
-		}
-		text = append(text, l.text...)
-	}
-	if endPage(); added != nil {
-		endPage()
-	}
-	switch sh.text = text; {
-	case added != nil:
-		return fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
-	case len(text) > max(mostRead/2, len(sh.former)):
-		return driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", st.folder.path(sh.name)))
-	}
-	for page := range pages {
-		if page != own && err == nil {
-			err = st.put(page*pageSize, pageSize)
-		}
-	}
-	if 0 <= own && own < pages && err == nil {
-		err = st.put(own*pageSize, pageSize)
-	}
-	if err == nil && len(text) < len(sh.former) {
-		err = st.folder.notApplied("shorten", sh.name, sh.file.Truncate(int64(len(text))))
-	}
-	return err
-}
-
-// put writes a part of the contents, if it has changed.
-func (st *state) put(at, size int) error {
-	sh := st.shard
-	text, former := sh.text[at:at+size], sh.former[min(at, len(sh.former)):min(at+size, len(sh.former))]
-	if bytes.Equal(text, former) {
-		return nil
-	}
-	if _, err := sh.file.WriteAt(text, int64(at)); err != nil { // A part of it may be there.
-		_, _ = sh.file.WriteAt(former, int64(at))
-		_ = sh.file.Truncate(int64(len(sh.former)))
-		return st.folder.notApplied("write", sh.name, err)
-	}
-	return nil
-}
-
-var blanks = strings.Repeat(" ", pageSize)
-
-// fill returns text that spaces and the end of a line make longer.
-func fill(text []byte, size int) []byte {
-	text = append(text, blanks[:size-len(text)]...)
-	text[size-1] = '\n'
-	return text
-}
-
-// keepTokens flushes the header before a token that no mark covers is granted.
-func (st *state) keepTokens() error {
-	h, sh := &st.header, st.shard
-	if h.Last <= h.Flushed {
-		return nil
-	}
-	h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
-	sh.text = append(sh.text[:0], fill(encodeJSON(h), headerSize)...)
-	if err := st.put(0, headerSize); err != nil {
+	if err := sh.put(at, line); err != nil {
 		return err
 	}
-	if err := st.folder.store.host.flush(sh.file); err != nil {
-		return st.folder.notApplied("flush", sh.name, err)
+	if end := wholePages(len(bytes.TrimRight(sh.text[:sh.size], " \n"))); end < sh.size {
+		_ = sh.file.Truncate(int64(end)) // Otherwise it is longer than it need be.
 	}
-	h.Flushed = h.Mark
 	return nil
 }
 
-func encodeEntry(prefix []byte, e *entry) []byte {
-	line := fmt.Appendf(slices.Clone(prefix), entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached,
-		e.Data.session, e.Owner, bytes.TrimRight(e.Data.public, " \n"))
-	return append(line, '\n')
+// line returns the line at an offset, with its end, or what is left of the page.
+func (sh *shard) line(at int) []byte {
+	page := sh.text[at:wholePages(at+1)]
+	if end := bytes.IndexByte(page, '\n'); end >= 0 {
+		return page[:end+1]
+	}
+	return page
 }
 
-// decodeEntry reads a line behind the name, in which all fields must be as they are written.
-func decodeEntry(line []byte) (e entry, ok bool) {
-	ok = true
-	next := func(key string) []byte {
-		field, rest, isField := bytes.Cut(line, []byte(","))
-		value, isKey := bytes.CutPrefix(field, []byte(key))
-		line, ok = rest, ok && isField && isKey
-		return bytes.TrimLeft(value, " ")
+// room returns where a line of a size fits: in the first gap that is large enough, or in a new page.
+func (sh *shard) room(size int) (at int, err error) {
+	for at = headerSize; at < len(sh.text); at += len(sh.line(at)) {
+		if end := at + size; end <= wholePages(at+1) && len(bytes.TrimLeft(sh.text[at:end], " \n")) == 0 {
+			return at, nil
+		}
 	}
-	number := func(key string, most int64) int64 {
-		n, err := strconv.ParseInt(string(next(key)), 10, 64)
-		ok = ok && err == nil && 1 <= n && n <= most
+	switch {
+	case size > pageSize:
+		return 0, fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
+	case at >= mostSize:
+		return 0, driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", sh.folder.path(sh.name)))
+	}
+	sh.text = append(sh.text, blanks...)
+	return at, nil
+}
+
+// put writes a line, or what is between lines, if that is not there.
+func (sh *shard) put(at int, line []byte) error {
+	end, begin := at+len(line), min(at, sh.size)
+	if bytes.Equal(sh.text[at:end], line) {
+		return nil
+	}
+	former := slices.Clone(sh.text[begin:min(end, sh.size)])
+	copy(sh.text[at:], line)
+	if _, err := sh.file.WriteAt(sh.text[begin:end], int64(begin)); err != nil { // A part of it may be there.
+		_, _ = sh.file.WriteAt(former, int64(begin))
+		_ = sh.file.Truncate(int64(sh.size))
+		return sh.folder.notApplied("write", sh.name, err)
+	}
+	sh.size = max(sh.size, end)
+	return nil
+}
+
+// encodeEntry returns the part of a line that the rule knows.
+func encodeEntry(e *entry) []byte {
+	return fmt.Appendf(nil, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
+}
+
+// decodeEntry reads that part, in which all fields must be as they are written. Texts are left to
+// the caller, which needs few of them.
+func decodeEntry(line []byte) (e entry, session, owner []byte, ok bool) {
+	if len(line) <= publicAt || line[len(line)-1] != '\n' {
+		return e, nil, nil, false
+	}
+	ok = true
+	next := func(key string, width int) []byte {
+		ok = ok && string(line[:len(key)]) == key
+		value := line[len(key) : len(key)+width]
+		line = line[len(key)+width:]
+		return value
+	}
+	number := func(key string, width int, most int64) (n int64) {
+		for _, digit := range bytes.TrimLeft(next(key, width), " ") {
+			ok = ok && '0' <= digit && digit <= '9'
+			n = n*10 + int64(digit-'0')
+		}
+		ok = ok && 1 <= n && n <= most
 		return n
 	}
-	e.Token = number(`"token":`, driver.MaxToken)
-	e.Tokens = int(number(`"tokens":`, driver.MaxTokens))
-	e.Limit = int(number(`"limit":`, driver.Shared))
-	e.Until = time.Duration(number(`"until_ns":`, math.MaxInt64/2))
-	text := func(key string) string { return string(bytes.Trim(next(key), `"`)) }
-	e.Kept = text(`"kept":`) == "true"
-	e.Data.detached = text(`"detached":`) == "true"
-	e.Data.session, e.Owner = text(`"session":`), text(`"owner_sha256":`)
+	e.Token = number(`{"token":`, 16, driver.MaxToken)
+	e.Tokens = int(number(`,"tokens":`, 2, driver.MaxTokens))
+	e.Limit = int(number(`,"limit":`, 10, driver.Shared))
+	e.Until = time.Duration(number(`,"until_ns":`, 19, math.MaxInt64/2))
+	e.Kept = string(next(`,"kept":`, 5)) == " true"
+	e.Data.detached = string(next(`,"detached":`, 5)) == " true"
+	session, owner = next(`,"session":"`, sessionIDLen), next(`","owner_sha256":"`, 2*sha256.Size)
+	next(`",`, 0)
 	e.Data.public = line
-	return e, ok && len(e.Data.session) == sessionIDLen && len(e.Owner) == 2*sha256.Size
+	return e, session, owner, ok
 }
 
-// decodePublic returns what people see of an entry, as far as it can be read: it is for display
-// only.
+// decodePublic returns what people see of an entry, as far as it can be read.
 func (d *lineData) decodePublic() (public publicData) {
 	_ = json.Unmarshal(slices.Concat([]byte("{"), d.public), &public)
-	text := public.Holder
-	for key, value := range public.Metadata {
-		text += key + value
-	}
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		return publicData{} // Somebody else has written it.
+	if strings.ContainsFunc(public.Holder+fmt.Sprint(public.Metadata), unicode.IsControl) { // Somebody else has written it.
+		return publicData{Name: public.Name}
 	}
 	return public
 }
 
-// encodeJSON returns value on one line, in which people can read "<" and "&".
 func encodeJSON(value any) []byte {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // Numbers and texts always have JSON.
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	text, _ := json.Marshal(value) // Numbers and texts always have JSON.
+	return text
 }

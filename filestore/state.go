@@ -25,12 +25,8 @@ type state struct {
 	failure error           // of the first that could not be
 
 	header header
-	lines  []line  // of the shard, in their order
-	prefix []byte  // of the lines of the name
-	former []entry // as they were read
+	former []*entry // of the name, as they were read
 	queue  queue
-
-	first  int64 // the token of the first place that was read; 0 if there is none
 	broken []entry
 }
 
@@ -40,13 +36,14 @@ type actor struct {
 	shard       int
 	name, owner string
 	hash        string // what is written of the owner
+	prefix      []byte // with which the public part of each line of the name begins
 }
 
 // anyone is the actor of a request for a name that no owner makes.
 func anyone(name string) actor {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	return actor{shard: int(h.Sum32() % shardCount), name: name}
+	return actor{shard: int(h.Sum32() % shardCount), name: name, prefix: fmt.Appendf(nil, `"name":%s,`, encodeJSON(name))}
 }
 
 // newActor returns the actor of a request. Only the hash of the owner leaves the process.
@@ -61,47 +58,12 @@ func hashOf(owner string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// update does a verb on the entries of a name under the kernel lock, and writes what has changed.
-// The owners of entries that have become holds, apart from the actor, and of those that were broken
-// are notified after it. If verb returns an error, nothing is written. Nothing is done if begin,
-// which is called under the lock, returns false.
-func (f *folder) update(own *session, who actor, makes bool, begin func() bool, verb func(*state) error) error {
-	st := &state{
-		folder: f, shard: &f.shards[who.shard], who: who, own: own,
-		living: map[string]bool{}, prefix: fmt.Appendf(nil, nameText, encodeJSON(who.name)),
-	}
-	if own != nil {
-		st.living[own.id] = true
-	}
-	info, err := st.shard.lock(makes)
-	if err != nil {
-		return err
-	}
-	if begin() {
-		st.now = f.store.host.uptime()
-		if err = st.read(info); err == nil {
-			err = cmp.Or(verb(st), st.failure)
-		}
-		if err == nil {
-			err = st.write()
-		}
-		if err == nil && own != nil && who.hash != "" {
-			own.note(st) // before others can read the entry, and send a notice
-		}
-	}
-	_ = setLock(st.shard.file, unlocked)
-	if err == nil {
-		st.tell()
-	}
-	return err
-}
-
 // isAlive reports whether the process of a session lives. It looks at each session once.
 func (st *state) isAlive(id string) bool {
 	alive, isKnown := st.living[id]
 	if !isKnown {
 		var err error
-		alive, err = st.folder.isAlive(id)
+		alive, err = st.folder.reach(id, "")
 		st.living[id], st.failure = alive, cmp.Or(st.failure, err)
 	}
 	return alive
@@ -109,8 +71,7 @@ func (st *state) isAlive(id string) bool {
 
 // inForce reports whether neither time nor the death of its process has ended an entry.
 func (st *state) inForce(e *entry) bool {
-	holds := st.queue.Holds()
-	isDetached := e.Data.detached && e.Token <= holds[len(holds)-1].Token
+	isDetached := e.Data.detached && !e.Data.waited
 	return e.Until > st.now && (e.Kept || isDetached || st.isAlive(e.Data.session))
 }
 
@@ -138,8 +99,8 @@ func (st *state) bury() (found bool) {
 // acquire makes the entry of a request, whose Owner is the hash of the actor.
 func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 	wall := st.folder.store.host.wall()
-	public := encodeJSON(publicData{Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
-	data := lineData{session: st.own.id, detached: req.Detached, public: public[1:]}
+	public := encodeJSON(publicData{Name: req.Name, Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
+	data := lineData{session: st.own.id, detached: req.Detached, public: append(public[1:], '\n')}
 	tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, wall.UnixMicro())}
 	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
 	if err == nil && own.State != driver.Held && st.bury() {
@@ -195,48 +156,38 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// tell sends the notices to those whose entries have become holds, or were broken. It ends those of
-// the dead among them.
+// tell sends the notices to those whose entries have become holds, or were broken. If one of them is
+// dead, a look ends its entries.
 func (st *state) tell() {
-	isDead := false
 	send := func(e *entry, token int64) {
-		switch {
+		switch s := st.folder.store; {
 		case e.Kept || e.Owner == st.who.hash:
 		case st.own != nil && st.own.id == e.Data.session:
-			st.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
+			s.notices.Receive(e.Owner, fmt.Sprint(token))
 		default:
-			isDead = st.folder.knock(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token)) || isDead
+			if isAlive, _ := st.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token)); !isAlive {
+				go s.Lookup(s.closing, st.who.name)
+			}
 		}
 	}
 	for _, e := range st.queue.Holds() {
-		if st.wasPlace(e.Token) {
+		if e.Data.waited {
 			send(e, e.Token)
 		}
 	}
 	for i := range st.broken {
 		send(&st.broken[i], 0)
 	}
-	if isDead {
-		begin := func() bool { return true }
-		_ = st.folder.update(nil, anyone(st.who.name), false, begin, func(st *state) error { st.bury(); return nil })
-	}
 }
-
-// wasPlace reports whether an entry waited when the shard was read.
-func (st *state) wasPlace(token int64) bool { return st.first > 0 && token >= st.first }
 
 // record describes a hold or keep, as clients may see it.
 func (st *state) record(e *entry) driver.Record {
 	public := e.Data.decodePublic()
-	rec := driver.Record{
-		Name: st.who.name, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
-		Kept: e.Kept, Waiting: st.queue.Waiting(),
+	if e.Kept {
+		public.Holder, public.Metadata = "", nil
 	}
-	if e.Limit > 1 {
-		rec.Limit = e.Limit
+	return driver.Record{
+		Name: st.who.name, Holder: public.Holder, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
+		Kept: e.Kept, Limit: e.Limit, Waiting: st.queue.Waiting(), Metadata: public.Metadata,
 	}
-	if !e.Kept {
-		rec.Holder, rec.Metadata = public.Holder, public.Metadata
-	}
-	return rec
 }

@@ -3,30 +3,11 @@ package filestore
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// A detached hold that takes the place of an entry of an earlier boot, which is as long, is one of
-// this boot: it lasts longer than its process.
-func TestHoldAfterAReboot(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	req := request("name", time.Hour)
-	req.Detached = true
-	s := openTestOn(t, f.host(), dir)
-	grantedTo(t, s, req)
-	s.die()
-	f.reboot()
-	after := openTestOn(t, f.host(), dir)
-	grantedTo(t, after, req)
-	if err := after.Close(); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, openTestOn(t, f.host(), dir), "name")
-}
 
 // Containers that have a boot id of their own exclude each other, also while a step of the wall
 // clock makes the boot of the one look like another, and tokens rise over both.
@@ -90,26 +71,6 @@ func TestNoBattery(t *testing.T) {
 	rises(t, "in the next boot", &last, next(t, after, "name"))
 	for _, name := range []string{"detached", "kept"} {
 		granted(t, after, name, time.Hour)
-	}
-}
-
-// A file of another format is refused, however the wall clock is set meanwhile.
-func TestOtherFormat(t *testing.T) {
-	for _, step := range []time.Duration{0, -time.Hour, 2 * time.Hour} {
-		f, dir := newFakeHost(), t.TempDir()
-		s := openTestOn(t, f.host(), dir)
-		granted(t, s, "name", time.Hour)
-		text, err := os.ReadFile(s.pathOf("name"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		later := strings.Replace(string(text), `{"holdfast":1`, `{"holdfast":2`, 1)
-		f.step(step)
-		for _, other := range []string{"\n" + later, later, later[:headerSize/2], strings.Replace(later, "}", "", 1)} {
-			writeFile(t, s.pathOf("name"), other)
-			_, err = s.Acquire(t.Context(), request("name", time.Hour))
-			wantError(t, err, driver.ErrCorrupt, s.pathOf("name"))
-		}
 	}
 }
 

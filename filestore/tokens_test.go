@@ -2,8 +2,6 @@ package filestore
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -209,32 +207,4 @@ func TestHighFloor(t *testing.T) {
 	req.Floor = f.ahead() + (2 * time.Hour).Microseconds()
 	_, err := s.Acquire(t.Context(), req)
 	wantError(t, err, driver.ErrInvalid)
-}
-
-// A counter that no store has written is an error that names the file, and no reason for tokens to
-// fall. Without the file they go on from the time of day.
-func TestCorruptCounter(t *testing.T) {
-	last := int64(0)
-	counter := string(encodeJSON(header{format, bootMark{"b", 1}, 2, 3, 4}))
-	spoilt := []string{"garbage", "\n", " ", "{}", "}", counter[:len(counter)-1], counter + "}", counter + counter, strings.Replace(counter, "}", ",}", 1), "{" + counter}
-	for old, values := range map[string][]string{
-		`"holdfast":1`: {"2", "3", "1e999", "-2"}, `"mark":2`: {"-1", fmt.Sprint(int64(driver.MaxToken) + 1)},
-		`"flushed":3`: {"-1"}, `"last_token":4`: {"-1", `"3"`, fmt.Sprint(int64(math.MaxInt64)), "99999999999999999999", ""},
-	} {
-		for _, value := range values {
-			key, _, _ := strings.Cut(old, ":")
-			spoilt = append(spoilt, strings.Replace(counter, old, key+":"+value, 1))
-		}
-	}
-	for _, text := range spoilt {
-		s := openTest(t, t.TempDir())
-		path := s.pathOf("name")
-		writeFile(t, path, text)
-		_, err := s.Acquire(t.Context(), request("name", time.Hour))
-		wantError(t, err, driver.ErrCorrupt, path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		rises(t, "without the file", &last, next(t, s, "name"))
-	}
 }

@@ -15,14 +15,10 @@ import (
 
 func init() { driver.Register("file", openURL) }
 
-// DefaultDir returns the folder of the user's own locks: the same at a terminal,
-// under cron and over ssh. On Linux it is ~/.local/state/holdfast, on macOS
-// ~/Library/Application Support/holdfast, on Windows AppData\Local\holdfast in
-// the user's profile.
-//
-// It depends on nothing but the home directory. $XDG_RUNTIME_DIR and
-// $XDG_STATE_HOME are ignored on purpose: they are set in some sessions of a
-// user and not in others, which then would not exclude each other. Root with the home directory of
+// DefaultDir returns the folder of the user's own locks: on Linux ~/.local/state/holdfast, on macOS
+// ~/Library/Application Support/holdfast, on Windows AppData\Local\holdfast in the user's profile.
+// It depends on nothing but the home directory: $XDG_STATE_HOME is set in some sessions of a user
+// and not in others, which then would not exclude each other. Root with the home directory of
 // another user (sudo -E, sudo on macOS) must name a folder.
 func DefaultDir() (string, error) {
 	home, err := os.UserHomeDir()

@@ -26,7 +26,7 @@ func Named(name string) *Store {
 	defer namedTables.Unlock()
 	t := namedTables.byName[name]
 	if t == nil {
-		t = newLockTable()
+		t = newLockTable(0)
 		namedTables.byName[name] = t
 	}
 	t.openStores++

@@ -17,7 +17,6 @@ import (
 // [driver.Notifier]. Its methods never block.
 type Store struct {
 	table   *lockTable
-	grain   time.Duration // added to each TTL, Place and Keep
 	closed  atomic.Bool
 	notices notices.Registry
 }
@@ -31,7 +30,7 @@ func New() *Store { return NewCoarse(0) }
 // and keep lasts for grain longer than requested. It is for tests of code that is to run on such a
 // store, too (see [driver.Guarantees]).
 func NewCoarse(grain time.Duration) *Store {
-	return &Store{table: newLockTable(), grain: grain}
+	return &Store{table: newLockTable(grain)}
 }
 
 // Acquire implements [driver.Store].
@@ -44,10 +43,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	var swept []entry
 	if q == &t.none {
 		q, swept = t.add(req.Name, now)
-	}
-	req.TTL += s.grain
-	if req.Place > 0 {
-		req.Place += s.grain
 	}
 	q.counter.Clock = max(t.counter+1, t.created.UnixMicro()+now.Microseconds())
 	own, told, err := q.Acquire(&req, holderData{s, req.Name, req.Holder, req.Metadata}, now, &q.counter)
@@ -73,7 +68,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			return entries, err
 		}
 		var told []entry
-		entries[i], told = q.Renew(req.Owner, req.Token, req.TTL+s.grain, now)
+		entries[i], told = q.Renew(req.Owner, req.Token, req.TTL, now)
 		s.unlock(told, nil)
 	}
 	return entries, nil
@@ -84,9 +79,6 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	q, now, err := s.lock(ctx, req.Name)
 	if err != nil {
 		return false, err
-	}
-	if req.Keep > 0 {
-		req.Keep += s.grain
 	}
 	found, told := q.Release(req.Owner, req.Keep, now)
 	s.unlock(told, nil)
@@ -159,7 +151,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 		Limits:    true,
 		Keep:      true,
 		Tokens:    driver.MaxTokens,
-		Grain:     s.grain,
+		Grain:     s.table.grain,
 		Crash:     driver.FateFreed,
 		Restart:   driver.FateFreed,
 		Failover:  driver.FateFreed,

@@ -12,6 +12,7 @@ import (
 // A lockTable is the data behind one or more Stores.
 type lockTable struct {
 	created    time.Time
+	grain      time.Duration
 	openStores int // of a named table; guarded by namedTables
 
 	mu    sync.Mutex
@@ -39,7 +40,9 @@ type holderData struct {
 	metadata     map[string]string
 }
 
-func newLockTable() *lockTable { return &lockTable{created: time.Now(), names: map[string]*queue{}} }
+func newLockTable(grain time.Duration) *lockTable {
+	return &lockTable{created: time.Now(), grain: grain, names: map[string]*queue{}}
+}
 
 // add adds a name. When there are twice as many as were left the last time, it removes those that
 // are free and whose tokens the counter has passed, and returns the holds that it finds.
@@ -52,6 +55,7 @@ func (t *lockTable) add(name string, now time.Duration) (q *queue, told []entry)
 		t.most = max(2*len(t.names), 64)
 	}
 	q = &queue{}
+	q.Grain = t.grain
 	t.names[name] = q
 	return q, told
 }
@@ -65,11 +69,9 @@ func (t *lockTable) record(h *entry, waiting int, now time.Duration) driver.Reco
 		Since:     t.created.Add(h.Since).Round(0),
 		Remaining: h.Until - now,
 		Kept:      h.Kept,
+		Limit:     h.Limit,
 		Waiting:   waiting,
 		Metadata:  h.Data.metadata,
-	}
-	if h.Limit > 1 {
-		rec.Limit = h.Limit
 	}
 	if h.Kept {
 		rec.Holder, rec.Metadata = "", nil

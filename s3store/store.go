@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,7 +221,9 @@ func update[R any](ctx context.Context, s *Store, name string, verb func(*queue,
 		}
 		now := s.now()
 		q := &queue{counter: lockqueue.Counter{Last: seen.record.Last}}
-		q.Restore(slices.Clone(seen.record.Entries))
+		for _, e := range seen.record.Entries {
+			q.Restore(&e)
+		}
 		result, refused := verb(q, now)
 		next, changed := q.record(seen.record, now)
 		if !changed || refused != nil {

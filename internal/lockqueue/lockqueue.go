@@ -23,6 +23,7 @@ import (
 // A Queue has the entries of a name. D is what else the store keeps with an entry. The zero Queue
 // has none. A Queue must not be copied.
 type Queue[D any] struct {
+	Grain    time.Duration // the step of the clock, by which each entry lasts longer than requested
 	entries  []*Entry[D]
 	holds    int           // how many entries hold
 	least    int           // the least Limit of the holds
@@ -56,7 +57,7 @@ func (q *Queue[D]) Acquire(
 	}
 	e := Entry[D]{
 		Owner: req.Owner, Tokens: max(req.Tokens, 1), Limit: max(req.Limit, 1),
-		Since: now, Until: now + req.TTL, Data: data,
+		Since: now, Until: now + req.TTL + q.Grain, Data: data,
 	}
 	if e.Token, err = c.next(req.Floor, e.Tokens); err != nil {
 		return own, promoted, err
@@ -66,7 +67,7 @@ func (q *Queue[D]) Acquire(
 		own.State = driver.Held
 	case req.Place > 0:
 		own.State = driver.Waiting
-		e.Until = now + req.Place
+		e.Until = now + req.Place + q.Grain
 	default:
 		return own, promoted, nil
 	}
@@ -86,7 +87,7 @@ func (q *Queue[D]) Renew(
 	if own == nil || own.Kept || token != 0 && token != own.Token {
 		return driver.Entry{State: driver.Lost}, promoted
 	}
-	own.Until = max(own.Until, now+ttl)
+	own.Until = max(own.Until, now+ttl+q.Grain)
 	if !q.isHold(own) {
 		return driver.Entry{State: driver.Waiting, Token: own.Token}, promoted
 	}
@@ -103,7 +104,7 @@ func (q *Queue[D]) Release(owner string, keep, now time.Duration) (bool, []Entry
 	case own == nil || own.Kept && keep == 0:
 		return false, promoted
 	case keep > 0 && q.isHold(own):
-		own.Kept, own.Until = true, now+keep
+		own.Kept, own.Until = true, now+keep+q.Grain
 		q.earliest = min(q.earliest, own.Until)
 		return true, promoted
 	}
@@ -166,9 +167,10 @@ func (q *Queue[D]) Waiting() int { return q.Len() - q.holds }
 func (q *Queue[D]) Len() int { return len(q.entries) }
 
 // Restore adds entries with rising tokens above all others. The Queue keeps them.
-func (q *Queue[D]) Restore(entries []Entry[D]) {
-	for i := range entries {
-		q.add(&entries[i])
+func (q *Queue[D]) Restore(entries ...*Entry[D]) {
+	q.entries = slices.Grow(q.entries, len(entries))
+	for _, e := range entries {
+		q.add(e)
 	}
 }
 

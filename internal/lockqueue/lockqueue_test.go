@@ -61,7 +61,7 @@ func TestCrowd(t *testing.T) {
 	for step := range 30_000 {
 		var restored lockqueue.Queue[int]
 		for _, e := range q.Entries() {
-			restored.Restore([]lockqueue.Entry[int]{*e})
+			restored.Restore(new(*e))
 			if e.Until == now+1 {
 				expired++
 			}

@@ -430,7 +430,7 @@ func (m *model) change(s *state, self uint8, f func(now time.Duration, c *lockqu
 		if m.name == "only the Limit of the newcomer counts" && e.told {
 			full.Limit = driver.Shared
 		}
-		m.queue.Restore([]lockqueue.Entry[uint8]{full})
+		m.queue.Restore(&full)
 	}
 	counter := lockqueue.Counter{Last: int64(s.last)}
 	promoted := f(time.Duration(s.now), &counter)
