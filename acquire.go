@@ -32,14 +32,14 @@ import (
 // [ErrUnsupported], [ErrCorrupt], [ErrClosed]. After an error nothing is held: if the store may
 // have granted the lock all the same, the lock is released in the background.
 func (c *Client) Acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return (&lease{c: c, op: opAcquire, options: c.withDefaults(o)}).acquire(ctx, name)
+	return (&lease{c: c, op: opAcquire}).acquire(ctx, name, o)
 }
 
 // TryAcquire makes one attempt and does not wait for the lock. If the lock is held, by another
 // goroutine of this Client too, the error is a [HeldError]; if that is not known, it matches
 // [ErrUnavailable]. The ctx ends it as it ends Acquire.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *Options) (*Lock, error) {
-	return (&lease{c: c, op: opTry, options: c.withDefaults(o)}).acquire(ctx, name)
+	return (&lease{c: c, op: opTry}).acquire(ctx, name, o)
 }
 
 // The operations that take a lock, as hooks name them. The errors of a try name opAcquire.
@@ -51,23 +51,28 @@ const (
 
 // acquire takes the lease from the call to its grant, and tells the hooks of both. The Lock is of
 // another lease if it has joined that.
-func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
-	c, o, op, holder := l.c, &l.options, l.op, l.c.config.Holder
+func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, error) {
+	c, op := l.c, l.op
+	if op == opTry {
+		op = opAcquire
+	}
+	if o != nil {
+		l.options = *o
+	}
+	o = &l.options
+	if err := c.begin(ctx, o, name); err != nil {
+		return nil, opError(op, name, err)
+	}
+	defer c.activeCalls.Done()
 	switch {
-	case l.ticket != nil:
-		holder = l.ticket.Holder
-	case op == opTry:
-		op, o.Wait = opAcquire, 0
-	case o.MaxAttempts == 0:
+	case l.op == opTry:
+		o.Wait = 0
+	case o.MaxAttempts == 0 && l.ticket == nil:
 		l.place = min(o.TTL, maxPlaceTTL)
 		if can := &c.guarantees; can.Queue && can.Crash == driver.FateFreed && !can.InProcess {
 			l.place = min(o.TTL, maxFreedPlace)
 		}
 	}
-	if err := c.begin(ctx, o, name); err != nil {
-		return nil, opError(op, name, err)
-	}
-	defer c.activeCalls.Done()
 	if l.ctx = ctx; c.config.Hooks.Start != nil {
 		l.ctx = c.config.Hooks.Start(ctx, Start{Op: l.op, Store: c.guarantees.Store, Name: name, Holder: c.config.Holder, TTL: o.TTL})
 	}
@@ -77,8 +82,8 @@ func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
 		l.ctx = limited
 	}
 	l.name, l.index, l.began = c.config.Prefix+name, notScheduled, c.clock.now()
-	l.first = Lock{lease: l, holder: holder, lockContext: lockContext{c: c, valuesCtx: l.ctx}}
-	l.locks = append(l.ownLock[:0], &l.first)
+	l.handle = Lock{lease: l, lockContext: lockContext{c: c, valuesCtx: l.ctx}}
+	l.locks = append(l.ownLock[:0], &l.handle)
 	err := l.run()
 	if err != nil {
 		err = opError(op, name, err)
@@ -97,7 +102,7 @@ func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
 		e.Kind = EventFailed
 	default:
 		e.Token, e.TTL = l.lock.Token(), l.lock.lease.options.TTL
-		if l.lock != &l.first {
+		if l.lock != &l.handle {
 			e.Kind = EventJoined
 		}
 	}
@@ -105,47 +110,63 @@ func (l *lease) acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.lock, err
 }
 
-// run takes the lease through the queue of the name until its caller has a Lock or an error. It
-// holds c.mu, which the requests and wait let go. Meanwhile a notice may grant the lease, and one
-// in the line may get its turn, an entry, a Lock or a failure from the one before it. Nothing else
-// changes what run has read.
+// run takes the lease through the queue of the name until its caller has a Lock or an error. A call
+// without a place goes to the store beside the line. Run holds c.mu, which the requests and wait
+// let go. Meanwhile a notice may grant the lease, and one in the line may get its turn, a Lock or a
+// failure from the one before it. Nothing else changes what run has read.
 func (l *lease) run() error {
-	c, o := l.c, &l.options
+	c, o, exclusive, now := l.c, &l.options, l.options.limit() == 0, l.began
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := l.enter(); err != nil {
-		return err
+	q := c.queues[l.name]
+	if q == nil {
+		if q = c.spareQueue; q == nil {
+			q = &nameQueue{}
+		}
+		c.spareQueue, c.queues[l.name] = nil, q
 	}
-	q, now := l.queue, l.began
+	l.queue = q
+	switch t := l.ticket; {
+	case exclusive && l.place > 0 && q.head != nil:
+		q.line = append(q.line, l)
+	case exclusive && l.place > 0:
+		l.state, q.leases, q.head = unsent, append(q.leases, l), l
+	default:
+		if l.state, q.leases = unsent, append(q.leases, l); t != nil {
+			l.state, l.owner, l.tokens = requesting, t.Owner, tokenBlock{first: t.Token, count: 1}
+			l.longest = max(o.TTL, t.Left)
+			l.deadline.Store(int64(now + driver.Validity(o.TTL)))
+		}
+	}
 	for l.lock == nil {
 		deadline := time.Duration(l.deadline.Load())
 		switch {
 		case l.ctx.Err() != nil || l.failure != nil || c.closed:
 			return l.giveUp()
+		case o.Reentrant && l.state <= unsent && l.join():
+		case l.state == unsent && l.op == opTry && exclusive && q.head != nil && (q.head.isHeld() || q.head.state == winding):
+			l.failure = &HeldError{Record: q.head.record(), Self: true}
 		case l.state == inLine:
 			now = l.wait(0)
-		case l.state == granted && now >= deadline:
-			l.restart(now+l.noteFailure(now, now, errAnsweredLate), false)
+		case l.state == granted && now >= deadline: // The answer came late: is it still there?
+			l.state, l.confirmed, l.due = waiting, false, now+l.noteFailure(now, now, errAnsweredLate)
 		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached):
-			l.state, l.lock, l.tokens.own = held, &l.first, l.tokens.first
+			l.state, l.lock, l.tokens.own = held, &l.handle, l.tokens.first
 			if !l.confirmed && l.look == noLook { // It has the time of its place.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
 			}
 			l.lookAt(now, l.due)
-			if q.head == nil && o.limit() == 0 { // It has held without a place.
+			if q.head == nil && exclusive { // It has held without a place.
 				q.head = l
 			}
 			if q.head == l {
 				q.turnEnd = l.since + c.config.LocalTurn
 			}
-			if o.Reentrant {
-				for _, other := range slices.Clone(q.line) {
-					if other.options.Reentrant && other.join() {
-						other.signal()
-					}
+			if o.Reentrant { // Those in the line may join it.
+				for _, other := range q.line {
+					other.signal()
 				}
 			}
-		case o.Reentrant && l.state == unsent && l.join(): // a hold that this Client has got since
 		case l.due > now:
 			now = l.wait(l.due - now)
 		case l.state == unsent:
@@ -153,7 +174,7 @@ func (l *lease) run() error {
 		default: // What has become of it?
 			l.inFlight++
 			c.mu.Unlock()
-			_ = c.renewLeases(l.ctx, 0, []*lease{l}) // answer has the outcome
+			_ = c.renewLeases(l.ctx, 0, []*lease{l}) // apply notes the outcome
 			c.mu.Lock()
 			now = c.clock.now()
 		}
@@ -185,60 +206,18 @@ func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	switch {
 	case err != nil:
 	case !res.Granted:
-		l.noteHolder(now, res.Held)
-		entry.State = driver.Waiting
-		if !res.Waiting {
-			l.refuse(now)
+		if l.noteHolder(now, &res); !res.Waiting {
 			return now
 		}
+		entry.State = driver.Waiting
 	default:
 		entry.State, r.asked = driver.Held, o.TTL
 	}
-	l.answer(&r, now, entry, err)
+	_ = r.apply(now, entry, err)
 	if driver.IsNotApplied(err) {
 		l.restart(l.due, true)
 	}
 	return now
-}
-
-// refuse records that the name is held and the store gives no place. The caller holds c.mu.
-func (l *lease) refuse(now time.Duration) {
-	pause := l.c.config.Backoff.nthDelay(l.pauses)
-	if l.pauses++; l.heldUntil > now {
-		pause = min(pause, l.heldUntil-now)
-	}
-	if l.look == noticed {
-		pause = 0
-	}
-	l.restart(now+pause, true)
-	if l.refusals++; l.op == opTry || l.refusals == l.options.MaxAttempts {
-		l.failure = l.queue.known
-	}
-}
-
-// answer records the answer to a request for a lease that no caller has yet, and sets when to ask
-// again. A notice may have granted it meanwhile. The caller holds c.mu.
-func (l *lease) answer(r *renewal, now time.Duration, entry driver.Entry, err error) {
-	switch {
-	case entry.State == driver.Unknown:
-		l.due = now + l.noteFailure(now, r.sent, err)
-	case !r.noteEntry(entry):
-		// An outage goes on: that the store answers renewals does not show that it makes entries.
-		l.restart(now, l.state == waiting && entry.State == driver.Lost)
-	default:
-		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
-		switch {
-		case entry.State == driver.Held && l.state < granted:
-			l.state, l.since = granted, now
-		case l.state < granted:
-			if l.state = waiting; l.heldUntil > now {
-				l.due = min(l.due, l.heldUntil)
-			}
-		}
-		if l.look == noticed || l.state == granted && !l.confirmed {
-			l.due = now
-		}
-	}
 }
 
 // wait returns when another goroutine has woken the operation, when its time or the Client has
@@ -276,12 +255,8 @@ func (l *lease) wait(pause time.Duration) (now time.Duration) {
 }
 
 // restart has the lease ask anew at due, as another owner. The old one is released, unless it is
-// absent: the store has no entry of it. A ticket has no other owner. The caller holds c.mu.
+// absent: the store has no entry of it. The caller holds c.mu.
 func (l *lease) restart(due time.Duration, absent bool) {
-	if l.ticket != nil {
-		l.failure = errTicketExpired
-		return
-	}
 	if !absent || l.state == granted {
 		l.releaseInBackground(0, l.state == requesting)
 	}
@@ -331,16 +306,31 @@ func (l *lease) lastKnown() error {
 	return errNotAnswered
 }
 
-// noteHolder records that the store has answered with the hold in the way, and when that may end.
-// The caller holds c.mu.
-func (l *lease) noteHolder(now time.Duration, rec driver.Record) {
-	l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
-	self := slices.ContainsFunc(l.queue.leases, func(l *lease) bool { return l.state >= granted && l.tokens.has(rec.Token) })
-	rec.Name, l.heldUntil = l.c.stripPrefix(l.name), 0
+// noteHolder records the hold in the way, with which the store has answered, and when that may end.
+// Without a place another attempt follows, unless it was the last. The caller holds c.mu.
+func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
+	c, o, q, rec := l.c, &l.options, l.queue, res.Held
+	q.failing, q.answeredAt = 0, now
+	self := slices.ContainsFunc(q.leases, func(l *lease) bool { return l.state >= granted && l.tokens.has(rec.Token) })
+	rec.Name, l.heldUntil = c.stripPrefix(l.name), 0
 	if rec.Remaining > 0 {
 		l.heldUntil = now + rec.Remaining + time.Millisecond + jitter(4*time.Millisecond)
 	}
-	l.queue.known = &HeldError{Record: rec, Self: self}
+	q.known = &HeldError{Record: rec, Self: self}
+	if res.Waiting {
+		return
+	}
+	if o.MaxAttempts--; l.op == opTry || o.MaxAttempts == 0 {
+		l.failure = q.known
+	}
+	pause := c.config.Backoff.nthDelay(l.pauses)
+	if l.pauses++; l.heldUntil > now {
+		pause = min(pause, l.heldUntil-now)
+	}
+	if l.look == noticed {
+		pause = 0
+	}
+	l.restart(now+pause, true)
 }
 
 // soon bounds the pause after a failed request of a place, which must not be lost, and of a single
@@ -364,20 +354,20 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	if l.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, first := c.config.Backoff.nthDelay(l.pauses), q.failing == 0
+	pause, begins := c.config.Backoff.nthDelay(l.pauses), q.failing == 0
 	if try || l.place > 0 {
 		pause = min(pause, soon, l.options.TTL/3)
 	}
 	l.pauses++
-	if first {
+	if begins {
 		q.failing = sent
 	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) &&
 		(!try || 0 < later.After && later.After <= soon && now-l.began < c.config.RequestTimeout)
 	if announced {
-		if first || !l.answered {
-			l.answered, q.failing = true, max(q.failing, now+later.After)
+		if begins || l.pauses == 1 {
+			q.failing = max(q.failing, now+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
@@ -399,12 +389,12 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 		}
 	}
 	// After its deadline, NotApplied means that the request was never sent: that is no refusal.
-	refused := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded)
+	notApplied := driver.IsNotApplied(err) && !errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case driver.Permanent(err), try && !announced && (refused || l.pauses > 1),
-		refused && l.pauses == 1 && !l.answered && q.answeredAt == 0:
+	case driver.Permanent(err), try && !announced && (notApplied || l.pauses > 1),
+		notApplied && l.pauses == 1 && !announced && !l.further && q.answeredAt == 0:
 		l.failure = unavailable
-	case l.failure == nil && first && (!announced || later.After == 0 || later.After > soon):
+	case l.failure == nil && begins && (!announced || later.After == 0 || later.After > soon):
 		// A log handler may be slow, or call the Client.
 		c.activeCalls.Go(func() { c.logWarning(l.ctx, "store unavailable, trying again", c.stripPrefix(l.name), err) })
 	}

@@ -40,7 +40,11 @@ func (c *Client) TryAcquireAll(ctx context.Context, names []string, o *Options) 
 }
 
 func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op string) (*LockSet, error) {
-	names, options := slices.Sorted(slices.Values(names)), c.withDefaults(o)
+	names = slices.Sorted(slices.Values(names))
+	options := Options{}
+	if o != nil {
+		options = *o
+	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("holdfast: acquire: %w: no names", ErrInvalid)
 	}
@@ -68,7 +72,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op 
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {
 			var lock *Lock
-			if lock, err = (&lease{c: c, op: op, options: options, answered: i > 0}).acquire(limited, names[i]); err == nil {
+			if lock, err = (&lease{c: c, op: op, further: i > 0}).acquire(limited, names[i], &options); err == nil {
 				locks = append(locks, lock)
 			}
 		}

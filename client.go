@@ -20,9 +20,8 @@ import (
 // usually needs one for each store. Two goroutines of one Client exclude each other just as two
 // hosts do.
 //
-// A Client runs one goroutine from its first acquisition until Close, however many locks it holds,
-// and one for each request that it makes by itself: a renewal, or a release that is repeated. A
-// context that is passed to it must not call it from its methods.
+// A Client runs a goroutine for each request that it makes by itself: a renewal, of many locks, or a
+// release that is repeated. A context that is passed to it must not call it from its methods.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -79,8 +78,10 @@ func New(store driver.Store, config *Config) *Client {
 	o.LocalTurn = min(cmp.Or(o.LocalTurn, defaultLocalTurn), driver.MaxTTL)
 	c.configErr = config.validate(o.Holder)
 	c.changed.L = &c.mu
-	c.schedule.wake, c.schedule.stop = make(chan struct{}, 1), make(chan struct{})
-	c.clock.setBase(!c.guarantees.InProcess)
+	c.clock.base, c.clock.useBootClock = time.Now().Add(-1), !c.guarantees.InProcess && suspendedTime != nil
+	if c.clock.useBootClock {
+		c.clock.suspendedBase = suspendedTime()
+	}
 	if store, ok := c.store.(driver.Notifier); ok {
 		c.stopNotices = store.Notify(c.onNotice)
 	}
@@ -142,7 +143,7 @@ func (c *Client) releaseLeases(end *error) error {
 	errs := make([]error, len(idle))
 	forEachLock(len(idle), func(i int) {
 		c.mu.Lock()
-		errs[i] = idle[i].release(0, false)
+		errs[i] = idle[i].giveBack(0, false)
 	})
 	for _, l := range others {
 		errs = append(errs, l.awaitFinish())
@@ -171,12 +172,12 @@ func (c *Client) Locks() []*Lock {
 	return locks
 }
 
-// Close ends the Client: waiting acquisitions return ErrClosed, every lock is released as by
-// [Client.ReleaseAll], and the Client's goroutine ends. The contexts of the locks end with an error
-// that matches ErrReleased and ErrClosed. A Client made by [Open] closes its store as well. When
-// Close returns, nothing that the Client started runs on. Close is delayed at most until the
-// deadlines of the locks with work under Do, and by a few request timeouts if the store hangs. The
-// error names the locks with an unconfirmed release. A second Close returns nil.
+// Close ends the Client: waiting acquisitions return ErrClosed, and every lock is released as by
+// [Client.ReleaseAll]. The contexts of the locks end with an error that matches ErrReleased and
+// ErrClosed. A Client made by [Open] closes its store as well. When Close returns, nothing that the
+// Client started runs on. Close is delayed at most until the deadlines of the locks with work under
+// Do, and by a few request timeouts if the store hangs. The error names the locks with an
+// unconfirmed release. A second Close returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed || c.store == nil {
@@ -184,14 +185,16 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
-	close(c.closing)     // The scheduler goes on until there are no locks.
+	close(c.closing)     // Holds are checked until there are none.
 	c.activeCalls.Add(1) // for what ends a lease, as long as there are leases that have not ended
 	c.mu.Unlock()
 
 	err := c.releaseLeases(&errReleasedByClose)
-	close(c.schedule.stop)
 	c.activeCalls.Done()
 	c.activeCalls.Wait()
+	if t := c.schedule.timer; t != nil {
+		t.Stop()
+	}
 	c.stopNotices()
 	if c.ownsStore {
 		err = errors.Join(err, c.store.Close())
@@ -199,8 +202,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// begin registers a call that Close waits for. It checks the names of its locks, and its options
-// unless they are nil.
+// begin registers a call that Close waits for. It checks the names of its locks. Unless its options
+// are nil, it completes them by the defaults, and checks them.
 func (c *Client) begin(ctx context.Context, o *Options, names ...string) error {
 	for _, name := range names {
 		err := checkText("name", name)
@@ -212,6 +215,12 @@ func (c *Client) begin(ctx context.Context, o *Options, names ...string) error {
 		}
 	}
 	if o != nil {
+		o.TTL = cmp.Or(o.TTL, c.config.TTL, DefaultTTL) // the zero Client has none
+		if o.Metadata == nil {
+			o.Metadata = c.config.Metadata
+		} else if len(o.Metadata) > 0 {
+			o.Metadata = maps.Clone(o.Metadata) // the caller may change the original
+		}
 		if err := o.validate(); err != nil {
 			return err
 		}
@@ -287,34 +296,22 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	return c, nil
 }
 
-// suspendedTime returns for how long this machine has been suspended since it was booted, where the
-// system tells: on Linux. Elsewhere it is nil, and a lock may look younger than it is after a
+// suspendedTime returns for how long this machine has been suspended since it was booted. It is nil
+// where the system does not tell, other than Linux: a lock may look younger than it is there after a
 // suspend; the store, and the fencing token, are not misled.
 var suspendedTime func() time.Duration
 
-// A clock measures the time since its client was made. Steps of the wall clock do not change its
-// rate. It counts the time of a suspend, where the system tells: on Linux the monotonic clock
-// stands still during a suspend.
-//
-// Its readings are durations since its base, and a deadline is such a reading. They are greater
-// than zero; zero means never.
+// A clock measures the time since its client was made, that of suspends included, at a rate that
+// steps of the wall clock do not change. Its readings are durations since its base, and a deadline
+// is such a reading. They are greater than zero; zero means never.
 type clock struct {
 	base          time.Time
 	suspendedBase time.Duration // suspendedTime at base
 	useBootClock  bool          // suspends count: other processes measure time, too
 }
 
-// setBase sets the base of the clock.
-func (c *clock) setBase(useBootClock bool) {
-	c.base, c.useBootClock = time.Now().Add(-1), useBootClock && suspendedTime != nil
-	if c.useBootClock {
-		c.suspendedBase = suspendedTime()
-	}
-}
-
-// now returns the reading of this moment: of time.Now, which is virtual in a test in virtual time,
-// and of the suspends. A suspend takes longer than a millisecond; what is shorter comes from the
-// reading of two clocks one after the other.
+// now returns the reading of this moment. A suspend takes longer than a millisecond; what is shorter
+// comes from the reading of two clocks one after the other.
 func (c *clock) now() time.Duration {
 	if c.useBootClock {
 		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {

@@ -210,25 +210,6 @@ func TestGrantedBesideClose(t *testing.T) {
 	})
 }
 
-// The work calls Release once more, as a deferred call does: that does not wait for ReleaseAll,
-// which waits for the work.
-func TestSecondReleaseInTheWork(t *testing.T) {
-	for name, end := range endings {
-		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			c := open(t, memstore.New(), nil)
-			within(t, 0, time.Second, func() error {
-				return c.Do(ctx, "n", nil, func(ctx context.Context) error {
-					go end(c)
-					<-ctx.Done()
-					noErr(t, holdfast.FromContext(ctx).Release())
-					noErr(t, holdfast.FromContext(ctx).Release())
-					return nil
-				})
-			})
-		})
-	}
-}
-
 // endings are the calls that end all locks of a Client.
 var endings = map[string]func(*holdfast.Client) error{
 	"Close": (*holdfast.Client).Close, "ReleaseAll": (*holdfast.Client).ReleaseAll,
@@ -265,6 +246,7 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 				ended := later(func() error { return end(c) })
 				wantErr(t, lock.Do(ctx, nothing), holdfast.ErrInvalid)
 				noErr(t, lock.Release())
+				noErr(t, lock.Release()) // as a deferred call
 				if locks := c.Locks(); len(locks) > 0 {
 					t.Errorf("locks of the Client: %v", locks)
 				}
@@ -289,25 +271,6 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A reentrant hold is free as soon as the work under one of its handles has returned.
-func TestIdleHandleBesideWork(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, o := open(t, memstore.New(), nil), &holdfast.Options{Reentrant: true}
-		lock, idle := acquire(t, c, "a", o), acquire(t, c, "a", o)
-		done := later(func() error {
-			return lock.Do(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				time.Sleep(time.Second)
-				return nil
-			})
-		})
-		noErr(t, within(t, time.Second, time.Second, c.ReleaseAll))
-		wantErr(t, <-done, holdfast.ErrReleased)
-		wantErr(t, idle.Err(), holdfast.ErrReleased)
-		free(t, c, "a")
-	})
 }
 
 // What is under way, or is not confirmed, when ReleaseAll begins moves no deadline and makes no
@@ -348,14 +311,16 @@ func TestReleaseAllBesideRequests(t *testing.T) {
 	})
 }
 
-// A hold with work under two handles lasts until both have returned, though one releases its own.
+// A hold with work under two handles lasts until both have returned, though one releases its own,
+// and no longer, though there is another handle.
 func TestTwoWorksUnderOneHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
+		c, other, o := open(t, store, nil), open(t, store, nil), &holdfast.Options{Reentrant: true}
+		idle := acquire(t, c, "a", o)
 		var group sync.WaitGroup
 		for i := range 2 {
-			lock := acquire(t, c, "a", &holdfast.Options{Reentrant: true})
+			lock := acquire(t, c, "a", o)
 			group.Go(func() {
 				wantErr(t, lock.Do(ctx, func(ctx context.Context) error {
 					<-ctx.Done()
@@ -371,8 +336,9 @@ func TestTwoWorksUnderOneHold(t *testing.T) {
 		ended := later(c.ReleaseAll)
 		time.Sleep(1500 * ms)
 		wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
-		noErr(t, <-ended)
+		noErr(t, within(t, 500*ms, 500*ms, func() error { return <-ended }))
 		group.Wait()
+		wantErr(t, idle.Err(), holdfast.ErrReleased)
 		free(t, other, "a")
 	})
 }

@@ -124,29 +124,6 @@ func TestReleaseAllBesideAdopt(t *testing.T) {
 	group.Wait()
 }
 
-// A waiter with long pauses makes all its attempts.
-func TestManyLongPauses(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New()).Silent()
-		acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 20 * time.Second}})
-		wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 60})), holdfast.ErrHeld)
-		if n := store.Calls(faultstore.Acquire); n != 60 {
-			t.Errorf("%d attempts, want 60", n)
-		}
-	})
-}
-
-// The greatest RequestTimeout bounds nothing.
-func TestGreatestRequestTimeout(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{RequestTimeout: math.MaxInt64})
-		lock := acquire(t, c, "a", nil)
-		store.Once(faultstore.Release, faultstore.Refuse)
-		release(t, lock)
-	})
-}
-
 // No duration is too long or too short for the arithmetic: each is used, or refused with
 // ErrInvalid.
 func TestDurationsOfAllSizes(t *testing.T) {

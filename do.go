@@ -29,7 +29,7 @@ func (c *Client) do(ctx context.Context, name string, o *Options, op string, wor
 	if work == nil {
 		return opError("do", name, errNoWork)
 	}
-	lock, err := (&lease{c: c, op: op, options: c.withDefaults(o)}).acquire(ctx, name)
+	lock, err := (&lease{c: c, op: op}).acquire(ctx, name, o)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -144,6 +142,22 @@ func TestAdoptOverAFailingStore(t *testing.T) {
 	})
 }
 
+// An answer to Adopt that comes after its end is no proof that the hold is over.
+func TestLateAnswerOfAnAdopt(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		ticket := given(t, c, "a", holdfast.Options{})
+		call := func() error { return failure(c.Adopt(ctx, ticket, &holdfast.Options{TTL: 500 * ms})) }
+		store.Once(faultstore.Renew, far(600*ms))
+		noErr(t, call())
+		noErr(t, c.ReleaseAll())
+		ticket = given(t, c, "a", holdfast.Options{})
+		store.Set(faultstore.Renew, far(600*ms))
+		wantErr(t, within(t, 10*time.Second, 12*time.Second, call), holdfast.ErrUnavailable)
+		lookup(t, c, "a")
+	})
+}
+
 // reprint changes what is in a ticket.
 func reprint(t *testing.T, ticket holdfast.Ticket, change func(map[string]any)) holdfast.Ticket {
 	t.Helper()
@@ -260,41 +274,6 @@ func TestTicketsNeedADetachedLockThatIsHeld(t *testing.T) {
 			t.Errorf("of the store was requested: %+v", store.acquired)
 		}
 	})
-}
-
-// Adoptions of short holds are given up as their answers come, in a busy process.
-func TestAdoptAtTheEndOfTheHold(t *testing.T) {
-	mem := memstore.New()
-	net := faultstore.Wrap(mem)
-	a, b := holdfast.New(mem, nil), holdfast.New(net, nil)
-	defer a.Close()
-	defer b.Close()
-	net.Set(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
-		apply()
-		time.Sleep(rand.N(9 * time.Millisecond))
-		return nil
-	})
-	var group sync.WaitGroup
-	for i := range 300 {
-		group.Go(func() {
-			for began := time.Now(); time.Since(began) < time.Second; {
-				lock, err := a.TryAcquire(t.Context(), fmt.Sprint(i), &holdfast.Options{TTL: 10 * time.Millisecond, Detached: true, NoRenew: true})
-				if err != nil {
-					continue
-				}
-				ticket, err := lock.HandOver()
-				if err != nil {
-					continue
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), rand.N(9*time.Millisecond))
-				if lock, err = b.Adopt(ctx, ticket, nil); err == nil {
-					_ = lock.Release()
-				}
-				cancel()
-			}
-		})
-	}
-	group.Wait()
 }
 
 // A ticket is over when the store has only a place of it.

@@ -180,6 +180,8 @@ func (c *Client) logEvent(ctx context.Context, e *Event) {
 
 // emit completes an event of the lease and emits it.
 func (l *lease) emit(e Event) {
-	e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
-	l.c.emit(l.ctx, e)
+	if l.c.watched {
+		e.Name, e.Token = l.c.stripPrefix(l.name), l.tokens.own
+		l.c.emit(l.ctx, e)
+	}
 }

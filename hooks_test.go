@@ -22,13 +22,15 @@ func TestLog(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		var text logText
 		c, store := faulty(t, &holdfast.Config{Logger: text.logger()})
-		release(t, acquire(t, c, "a", nil))
+		waiting := acquire(t, c, "a", nil)
+		wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})), holdfast.ErrHeld)
+		release(t, waiting)
 		lock := acquire(t, c, "b", nil)
 		breakLock(t, store, "b")
 		<-lock.Context().Done()
 		synctest.Wait()
 		for _, want := range []string{
-			`level=DEBUG msg="lock acquired" name=a`, `level=DEBUG msg="lock released" name=a`, `level=WARN msg="lock lost" name=b store=memory`,
+			`level=DEBUG msg="waiting for lock" name=a`, `level=DEBUG msg="lock acquired" name=a`, `level=DEBUG msg="lock released" name=a`, `level=WARN msg="lock lost" name=b store=memory`,
 		} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("no %q in the log:\n%s", want, &text)

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"slices"
@@ -12,18 +11,17 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store
-// outside of the process ends what a dead process has left, only a waiter that hangs delays others:
-// there a place lasts maxFreedPlace, since each renewal costs waiting processes time of a
-// processor.
 const (
+	// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store
+	// outside of the process ends what a dead process has left, it is maxFreedPlace: only a waiter
+	// that hangs delays others there, and each renewal costs processes that wait.
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
-)
 
-// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds
-// have ended before.
-const shortHold = 100 * time.Millisecond
+	// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds
+	// have ended before.
+	shortHold = 100 * time.Millisecond
+)
 
 // A leaseState is how far an acquisition has come. Every lease ends by finish, and one that a
 // caller has by end before.
@@ -33,7 +31,7 @@ const (
 	inLine     leaseState = iota // it waits behind another of its Client
 	unsent                       // the store has nothing of it
 	requesting                   // the request for the entry has no answer yet
-	waiting                      // the store has a place for it
+	waiting                      // the store has an entry of it, which does not hold as far as is known
 	granted                      // the store has told that it holds; its caller does not have it yet
 	held                         // its caller relies on it until the deadline
 	winding                      // ReleaseAll has ended its Locks, and waits for the work under them
@@ -51,7 +49,7 @@ const (
 )
 
 // A lease is one acquisition, from the call to the end of its release. Until it holds, its caller's
-// goroutine serves it, and then the scheduler. Client.mu guards the fields from queue on, of the
+// goroutine serves it, and then the schedule. Client.mu guards the fields from queue on, of the
 // deadline only the changes.
 type lease struct {
 	c       *Client
@@ -67,10 +65,10 @@ type lease struct {
 	state  leaseState
 	result error         // of its release, once it has ended
 	since  time.Duration // when it was granted, or passed on to its caller
-	due    time.Duration // when its caller asks for it, or the scheduler serves it
+	due    time.Duration // when its caller asks for it, or it is checked
 	index  int           // in the schedule, or notScheduled
-	first  Lock          // its own
-	locks  []*Lock       // first and those of reentrant acquisitions: those not released, and the last
+	handle Lock          // its own
+	locks  []*Lock       // handle and those of reentrant acquisitions: those not released, and the last
 
 	// What the store has.
 	owner     string // the secret
@@ -85,9 +83,8 @@ type lease struct {
 	lock      *Lock         // what the caller gets
 	failure   error         // why it gets none
 	heldUntil time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
-	refusals  int           // how many attempts have found the lock held
 	pauses    int
-	answered  bool // the store is known to be up, so that an outage is waited out
+	further   bool // AcquireAll has another: the store is up
 	contended bool // the hooks were notified that it waits
 	wake      chan struct{}
 
@@ -100,7 +97,7 @@ type tokenBlock struct {
 	count      int // asked for
 }
 
-// checkDeadline ends a hold whose time is over. It does not depend on the scheduler.
+// checkDeadline ends a hold whose time is over. It does not depend on the timer.
 func (l *lease) checkDeadline() {
 	if l.c.clock.now() >= time.Duration(l.deadline.Load()) {
 		l.lose(ErrExpired)
@@ -121,13 +118,15 @@ func (l *lease) lose(reason error) {
 		return
 	}
 	if works && reason != ErrTaken {
-		_ = l.release(0, false)
+		_ = l.giveBack(0, false)
 		c.logWarning(context.Background(), "released, though work under the lock has not returned", c.stripPrefix(l.name), nil)
 		return
 	}
 	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
 	defer c.activeCalls.Done()
-	l.conclude(lost, Event{Kind: EventLost, Err: lost})
+	l.finish(lost)
+	c.mu.Unlock()
+	l.emit(Event{Kind: EventLost, Held: c.clock.now() - l.since, Err: lost})
 }
 
 // end ends a lease that a caller has on this side. Later answers and notices of the store for it
@@ -141,7 +140,13 @@ func (l *lease) end(reason *error) bool {
 	for _, lock := range l.locks {
 		lock.endContext(reason)
 	}
-	heap.Remove(&l.c.schedule, l.index)
+	s := &l.c.schedule
+	i := len(s.heap) - 1
+	last := s.heap[i]
+	s.heap[i], s.heap = nil, s.heap[:i]
+	if last != l {
+		s.sift(l.index, last)
+	}
 	return true
 }
 
@@ -158,7 +163,7 @@ func (l *lease) finish(result error) {
 		next := q.line[0]
 		q.line[0], q.line = nil, q.line[1:]
 		if next.state == inLine { // It was not passed on.
-			if next.state = unsent; l.lock == &l.first {
+			if next.state = unsent; l.lock == &l.handle {
 				q.known = &HeldError{Record: l.record(), Self: true}
 				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 			}
@@ -178,17 +183,6 @@ func (l *lease) finish(result error) {
 	}
 }
 
-// conclude finishes a lease that a caller has had, unlocks c.mu, and emits the end of the hold. The
-// caller is a call that Close waits for.
-func (l *lease) conclude(result error, e Event) {
-	l.finish(result)
-	l.c.mu.Unlock()
-	if l.c.watched {
-		e.Held = l.c.clock.now() - l.since
-		l.emit(e)
-	}
-}
-
 // awaitFinish waits until a lease that has ended is finished, and returns its result.
 func (l *lease) awaitFinish() error {
 	c := l.c
@@ -200,15 +194,15 @@ func (l *lease) awaitFinish() error {
 	return l.result
 }
 
-// release releases a hold that its holder has ended, finishes it, and reports that. With keepUntil,
-// a reading of the clock, the name stays taken until then. With pass the next caller of this Client
-// may get it. The caller holds c.mu, which release unlocks.
+// giveBack releases a hold that its holder has ended, or passes it on, finishes it, and reports that.
+// With keepUntil, a reading of the clock, the name stays taken until then. With pass the next caller
+// of this Client may get it. The caller holds c.mu, which giveBack unlocks.
 //
 // A lease is passed on under its next token, without a request, during the local turn: that begins
 // with the grant of the store, and lasts Config.LocalTurn. After it the lock is released to the
 // store, where all Clients compete. It must surely be held: no renewal is due, in flight, or has
 // failed, no notice has come, and the lease does not outlast its TTL.
-func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
+func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 	c, q := l.c, l.queue
 	var now time.Duration
 	if c.watched || len(q.line) > 0 {
@@ -221,7 +215,7 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 		l.options.passableTo(&q.line[0].options) {
 		next := q.line[0]
 		next.owner, next.tokens, next.confirmed, next.longest = l.owner, l.tokens, l.confirmed, l.longest
-		next.state, next.since, next.lock = held, now, &next.first
+		next.state, next.since, next.lock = held, now, &next.handle
 		next.tokens.own++
 		next.deadline.Store(l.deadline.Load())
 		next.lookAt(now, l.due)
@@ -242,17 +236,20 @@ func (l *lease) release(keepUntil time.Duration, pass bool) (result error) {
 			result = opError("release", c.stripPrefix(l.name), result)
 		}
 	}
-	event := Event{Kind: EventReleased, Err: result}
+	l.finish(result)
+	c.mu.Unlock()
+	if !c.watched {
+		return result
+	}
+	ended := c.clock.now()
+	event := Event{Kind: EventReleased, Held: ended - l.since, Took: ended - now, Err: result}
 	switch {
 	case errors.Is(result, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
 		event.Kind, event.Left = EventKept, keepUntil-now
 	}
-	if c.watched {
-		event.Took = c.clock.now() - now
-	}
-	l.conclude(result, event)
+	l.emit(event)
 	return result
 }
 
@@ -314,7 +311,7 @@ func (l *lease) record() Record {
 	now := c.clock.now()
 	return Record{
 		Name:      c.stripPrefix(l.name),
-		Holder:    l.first.holder,
+		Holder:    l.handle.Holder(),
 		Token:     l.tokens.own,
 		Since:     time.Now().Round(0).Add(l.since - now),
 		Remaining: max(time.Duration(l.deadline.Load())-now, 0),

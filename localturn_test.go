@@ -355,7 +355,7 @@ func TestLostHoldIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// A hold that is over is not passed on, also before the scheduler has ended it.
+// A hold that is over is not passed on, also before the timer has ended it.
 func TestExpiredLeaseIsNotPassedOn(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		suspend := suspendable(t)
@@ -363,7 +363,7 @@ func TestExpiredLeaseIsNotPassedOn(t *testing.T) {
 		began := time.Now()
 		var late, group sync.WaitGroup
 		var firsts []*holdfast.Lock
-		for i := range 300 { // The scheduler takes its time with them.
+		for i := range 300 { // It takes its time with them.
 			name := fmt.Sprint(i)
 			before := acquire(t, c, name, nil)
 			locks := startWaiting(t, c, name, nil, 1)
@@ -381,7 +381,7 @@ func TestExpiredLeaseIsNotPassedOn(t *testing.T) {
 		suspend(2 * time.Second)
 		for _, lock := range firsts {
 			group.Go(func() {
-				time.Sleep(time.Until(began.Add(time.Second / 3))) // when the scheduler finds that they are over
+				time.Sleep(time.Until(began.Add(time.Second / 3))) // when the timer finds that they are over
 				_ = lock.Release()
 			})
 		}

@@ -20,8 +20,7 @@ import (
 // A program that holds a lock keeps its Lock: the Client renews a lock also after its Lock has been
 // garbage-collected.
 type Lock struct {
-	lease  *lease
-	holder string // the public name
+	lease *lease
 	lockContext
 
 	working bool // Do runs work under it, and will release it; Client.mu guards it
@@ -49,7 +48,12 @@ func (l *Lock) Token() int64 {
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
 // adopted lock that of the Client which acquired it ("" if the store does not know it).
-func (l *Lock) Holder() string { return l.holder }
+func (l *Lock) Holder() string {
+	if t := l.lease.ticket; t != nil {
+		return t.Holder
+	}
+	return l.c.config.Holder
+}
 
 // Metadata returns the metadata of the acquisition: of Options, or else of Config. That of an
 // adopted lock is what its ticket tells.
@@ -160,7 +164,7 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 	c.mu.Lock()
 	l.working = l.working && !byDo
 	i, others, pass := slices.Index(lease.locks, l), len(lease.locks) > 1, lease.state == held
-	switch end := l.contextErr(); {
+	switch {
 	case i < 0, lease.state == winding && !byDo: // It was released, or ReleaseAll waits for work.
 	case others && keep > 0:
 		c.mu.Unlock()
@@ -169,10 +173,10 @@ func (l *Lock) release(keep time.Duration, byDo bool) error {
 		lease.locks = slices.Delete(lease.locks, i, i+1)
 		l.endContext(&ErrReleased)
 	case lease.end(&ErrReleased):
-		return lease.release(keepUntil, pass)
-	case errors.Is(end, ErrLost):
+		return lease.giveBack(keepUntil, pass)
+	case errors.Is(l.contextErr(), ErrLost):
 		lease.locks = nil // It is released once.
-		if !errors.Is(end, ErrTaken) && !c.closed {
+		if !errors.Is(l.contextErr(), ErrTaken) && !c.closed {
 			lease.releaseInBackground(keepUntil, false)
 		}
 	case keep == 0: // It was released, or handed over.

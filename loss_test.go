@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -135,9 +136,8 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 		"detached": {TTL: time.Hour, Detached: true}, "no renewal": {TTL: time.Hour, NoRenew: true},
 	} {
 		virtualRun(t, what, func(t *testing.T, ctx context.Context) {
-			mem := memstore.New()
-			net := faultstore.Wrap(mem)
-			a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+			b, net := faulty(t, nil)
+			a := open(t, net.Store, nil)
 			first := acquire(t, a, "n", nil)
 			limited, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -163,69 +163,52 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 	}
 }
 
-// A store that has forgotten a grant, but not its entry, keeps nothing of it: a failover has
-// brought back the hold before it.
-func TestForgottenGrantIsReleased(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		net := faultstore.Wrap(memstore.New())
-		c := closedAtLast(t, net, holdfast.New(net, nil))
-		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
-		net.Bend(forgets)
-		time.Sleep(21 * time.Minute)
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-		wantErr(t, lock.Release(), holdfast.ErrTaken)
-		net.Bend(func(any) {})
-		free(t, c, "n")
-	})
-}
-
-// The answer for another token is a loss: the store has gone back, and has another entry of the
-// owner. That is released at once, and not again by Release.
-func TestAnswerForAnotherToken(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		net := faultstore.Wrap(memstore.New())
-		c := closedAtLast(t, net, holdfast.New(net, nil))
-		lock := acquire(t, c, "n", nil)
-		net.Bend(faultstore.Bent(func(entries *[]driver.Entry) {
+// A store that has gone back has of a hold that it has forgotten a place, or another entry: a
+// failover has brought back the hold before it. It keeps nothing of it, and Release sends no more.
+func TestForgottenHoldIsReleased(t *testing.T) {
+	for name, bend := range map[string]func(any){
+		"place": forgets, "another token": faultstore.Bent(func(entries *[]driver.Entry) {
 			for i := range *entries {
 				(*entries)[i].Token++
 			}
-		}))
-		time.Sleep(11 * time.Second)
-		wantErr(t, lock.Err(), holdfast.ErrTaken)
-		sent := net.Calls(faultstore.Release)
-		wantErr(t, lock.Release(), holdfast.ErrTaken)
-		time.Sleep(time.Second)
-		if n := net.Calls(faultstore.Release) - sent; sent != 1 || n > 0 {
-			t.Errorf("Release sends %d requests", n)
-		}
-	})
+		}),
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c, net := faulty(t, nil)
+			lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour})
+			net.Bend(bend)
+			time.Sleep(21 * time.Minute)
+			free(t, c, "n")
+			wantErr(t, lock.Err(), holdfast.ErrTaken)
+			wantErr(t, lock.Release(), holdfast.ErrTaken)
+			time.Sleep(time.Second)
+			if n := net.Calls(faultstore.Release); n != 1 {
+				t.Errorf("%d releases", n)
+			}
+		})
+	}
 }
 
-// A notice that comes while a renewal is in flight that gets no answer leads to another look at
-// once.
-func TestNoticeDuringARenewalWithoutAnswer(t *testing.T) {
-	for name, o := range map[string]*holdfast.Options{"renewal": {TTL: time.Hour}, "extend": {TTL: time.Hour, NoRenew: true}} {
-		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			mem := memstore.New()
-			net := faultstore.Wrap(mem)
-			a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
-			lock := acquire(t, b, "n", o)
-			net.Once(faultstore.Renew, faultstore.Hang)
-			if o.NoRenew {
-				extended := later(func() error { return lock.Extend(ctx, time.Hour) })
-				defer func() { <-extended }()
-			} else {
-				time.Sleep(20 * time.Minute)
-			}
-			time.Sleep(time.Second) // the request is in flight
-			noErr(t, lock.Err())
-			breakLock(t, a, "n")
-			within(t, 0, 10*time.Second, func() error {
-				<-lock.Context().Done()
-				return nil
+// A notice that comes while a renewal is in flight leads to a look after it, at once if that gets
+// no answer.
+func TestNoticeDuringARenewal(t *testing.T) {
+	for name, answer := range map[string]faultstore.Fault{"late": far(4 * time.Second), "none": faultstore.Hang} {
+		for _, extend := range []bool{false, true} {
+			virtualRun(t, fmt.Sprint(name, " ", extend), func(t *testing.T, ctx context.Context) {
+				c, net := faulty(t, nil)
+				lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Hour, NoRenew: extend})
+				net.Once(faultstore.Renew, answer)
+				if extend {
+					extended := later(func() error { return lock.Extend(ctx, time.Hour) })
+					defer func() { <-extended }()
+				} else {
+					time.Sleep(20 * time.Minute)
+				}
+				time.Sleep(2500 * ms) // The request is in flight, and has been carried out.
+				breakLock(t, open(t, net.Store, nil), "n")
+				noErr(t, within(t, 0, 2*time.Second, func() error { <-lock.Context().Done(); return nil }))
 			})
-		})
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -118,21 +117,6 @@ type Config struct {
 
 	// Hooks are called as things happen, for metrics and traces.
 	Hooks Hooks
-}
-
-// withDefaults returns o with the defaults of the Client. A nil o is the zero value.
-func (c *Client) withDefaults(o *Options) Options {
-	merged := Options{}
-	if o != nil {
-		merged = *o
-	}
-	merged.TTL = cmp.Or(merged.TTL, c.config.TTL, DefaultTTL) // the zero Client has none
-	if merged.Metadata == nil {
-		merged.Metadata = c.config.Metadata
-	} else if len(merged.Metadata) > 0 {
-		merged.Metadata = maps.Clone(merged.Metadata) // the caller may change the original
-	}
-	return merged
 }
 
 // limit returns the Limit of the request: 0 for an exclusive lock.

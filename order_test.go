@@ -347,22 +347,6 @@ func TestSlowStoreWithPlaces(t *testing.T) {
 	})
 }
 
-// A renewal of a place that hangs costs the waiter no turn.
-func TestHungRenewalOfAPlace(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store.Store, nil), "a", &holdfast.Options{TTL: time.Hour})
-		got := startWaiters(t, c, "a", 1)
-		behind := startWaiters(t, open(t, store.Store, nil), "a", 1)
-		store.Once(faultstore.Renew, faultstore.Hang)
-		time.Sleep(6 * time.Second)
-		release(t, first)
-		waits(t, behind)
-		release(t, <-got)
-		release(t, <-behind)
-	})
-}
-
 // A store that may have missed notices has waiters look: the one with the owner, all of the name,
 // all.
 func TestNoticeToLook(t *testing.T) {

@@ -604,42 +604,11 @@ func TestMaxAttemptsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// An endsBetween is a context that ends between two looks at it, once looks is set.
-type endsBetween struct {
-	context.Context
-	looks int
-}
-
-func (c *endsBetween) Err() error {
-	if c.looks == 0 {
-		return nil
-	}
-	if c.looks++; c.looks == 2 {
-		return nil
-	}
-	return context.DeadlineExceeded
-}
-
-// What is known of a name says that the store was unavailable, also if the time of the caller ended
-// while that was noted.
-func TestEndWhileAFailureIsNoted(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		ending := &endsBetween{Context: ctx}
-		store.Once(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
-			ending.looks = 1
-			return driver.NotApplied(context.DeadlineExceeded)
-		})
-		wantErr(t, failure(c.Acquire(ending, "a", nil)), holdfast.ErrUnavailable)
-	})
-}
-
 // A waiter whose TTL is below a few round trips learns that its place is over, and begins anew.
 func TestWaiterWithAShortTTL(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		net := faultstore.Wrap(mem)
-		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+		c, net := faulty(t, nil)
+		a := open(t, net.Store, nil)
 		first := acquire(t, a, "n", nil)
 		setAll(net, answersIn(30*ms))
 		time.AfterFunc(time.Second, func() { _ = first.Release() })
@@ -648,7 +617,7 @@ func TestWaiterWithAShortTTL(t *testing.T) {
 }
 
 // The Backoff of attempts is not that of the request after one that failed: a single attempt goes
-// on soon, and a waiter keeps its place.
+// on soon, and a waiter keeps its place and its turn.
 func TestBackoffAfterAFailure(t *testing.T) {
 	config := &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Hour}}
 	virtualRun(t, "single attempt", func(t *testing.T, ctx context.Context) {
@@ -656,17 +625,28 @@ func TestBackoffAfterAFailure(t *testing.T) {
 		net.Once(faultstore.Acquire, faultstore.LoseReply)
 		noErr(t, within(t, 0, time.Second, func() error { return failure(c.TryAcquire(ctx, "n", nil)) }))
 	})
-	virtualRun(t, "waiter", func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		net := faultstore.Wrap(mem)
-		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, config))
-		first := acquire(t, a, "n", nil)
-		got := startWaiters(t, c, "n", 1)
-		net.Once(faultstore.Renew, faultstore.Refuse)
-		time.Sleep(10 * time.Second)
-		release(t, first)
-		noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
-	})
+	for name, test := range map[string]struct {
+		renew faultstore.Fault
+		ttl   time.Duration
+	}{
+		"waiter, refused":   {faultstore.Refuse, 0},
+		"waiter, hung":      {faultstore.Hang, 0},
+		"waiter, short TTL": {faultstore.Refuse, 300 * ms},
+	} {
+		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
+			c, net := faulty(t, config)
+			a, b := open(t, net.Store, nil), open(t, net.Store, nil)
+			first := acquire(t, a, "n", nil)
+			got := startWaiting(t, c, "n", &holdfast.Options{TTL: test.ttl}, 1)
+			behind := startWaiters(t, b, "n", 1)
+			net.Once(faultstore.Renew, test.renew)
+			time.Sleep(10 * time.Second)
+			release(t, first)
+			waits(t, behind)
+			noErr(t, within(t, 0, time.Second, func() error { return (<-got).Release() }))
+			release(t, <-behind)
+		})
+	}
 }
 
 // That a name was held is known from the last renewal of the hold, if its release is not answered.
@@ -689,6 +669,7 @@ func TestTryWhoseGrantsComeLate(t *testing.T) {
 		virtual(t, func(t *testing.T, ctx context.Context) {
 			c, store := faulty(t, nil)
 			store.Set(faultstore.Acquire, far(late))
+			store.Set(faultstore.Renew, far(late))
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			began := time.Now()

@@ -3,8 +3,6 @@ package holdfast
 import (
 	"maps"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A nameQueue has what a Client has of one name: its leases, and the line of its callers that wait
@@ -26,40 +24,6 @@ type nameQueue struct {
 // store rare, and too short to be noticed by the clients that wait.
 const defaultLocalTurn = 10 * time.Millisecond
 
-// enter puts the lease in the queue of the name or in the line, or has it join another. A call
-// without a place goes to the store beside the line. A single attempt fails if this Client holds
-// the lock. The caller holds c.mu.
-func (l *lease) enter() error {
-	c, exclusive := l.c, l.options.limit() == 0
-	q := c.queues[l.name]
-	if q == nil {
-		if q = c.spareQueue; q == nil {
-			q = &nameQueue{}
-		}
-		c.spareQueue, c.queues[l.name] = nil, q
-	}
-	l.queue = q
-	switch {
-	case l.options.Reentrant && l.join():
-		return nil
-	case exclusive && l.op == opTry && q.head != nil && (q.head.isHeld() || q.head.state == winding):
-		return &HeldError{Record: q.head.record(), Self: true}
-	case exclusive && l.place > 0 && q.head != nil:
-		q.line = append(q.line, l)
-		return nil
-	}
-	l.state, q.leases = unsent, append(q.leases, l)
-	if exclusive && l.place > 0 {
-		q.head = l
-	}
-	if t := l.ticket; t != nil {
-		l.state, l.owner, l.tokens = requesting, t.Owner, tokenBlock{first: t.Token, count: 1}
-		l.longest = max(l.options.TTL, t.Left)
-		l.deadline.Store(int64(l.began + driver.Validity(l.options.TTL)))
-	}
-	return nil
-}
-
 // leases yields all leases of the Client. The caller holds c.mu.
 func (c *Client) leases(yield func(*lease) bool) {
 	for _, q := range c.queues {
@@ -76,7 +40,7 @@ func (c *Client) leases(yield func(*lease) bool) {
 func (l *lease) join() bool {
 	for _, other := range l.queue.leases {
 		if other.options.Reentrant && other.isHeld() {
-			l.lock = &Lock{lease: other, holder: other.first.holder, lockContext: lockContext{c: l.c, valuesCtx: l.ctx}}
+			l.lock = &Lock{lease: other, lockContext: lockContext{c: l.c, valuesCtx: l.ctx}}
 			other.locks = append(other.locks, l.lock)
 			l.finish(nil)
 			return true
@@ -85,8 +49,8 @@ func (l *lease) join() bool {
 	return false
 }
 
-// passableTo reports whether a lease with these options may be passed on to a call with the options
-// of next. Options that bind a hold to its acquisition forbid it.
+// passableTo reports whether a lease with these options may be passed on to a call with those of
+// next. What binds a hold to its acquisition forbids it.
 func (o *Options) passableTo(next *Options) bool {
 	for _, of := range [...]*Options{o, next} {
 		if of.MaxHold > 0 || of.NoRenew || of.Reentrant || of.Detached {

@@ -265,8 +265,8 @@ func TestReleaseKeepOfAnEndedHold(t *testing.T) {
 func TestHoldBeforeTheAnswer(t *testing.T) {
 	for name, answer := range map[string]faultstore.Fault{"late": far(1800 * ms), "too late": applyAndHang} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			net := faultstore.Wrap(memstore.New())
-			a, b := open(t, net.Store, nil), closedAtLast(t, net, holdfast.New(net, nil))
+			b, net := faulty(t, nil)
+			a := open(t, net.Store, nil)
 			first := acquire(t, a, "n", nil)
 			net.Once(faultstore.Acquire, answer)
 			got := make(chan *holdfast.Lock, 1)
@@ -290,9 +290,8 @@ func TestHoldBeforeTheAnswer(t *testing.T) {
 // The hold ends before the keep is applied, and another client takes the name.
 func TestReleaseKeepThatCameTooLate(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		net := faultstore.Wrap(mem)
-		a, b := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, nil))
+		b, net := faulty(t, nil)
+		a := open(t, net.Store, nil)
 		net.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
 			apply()
 			time.Sleep(2 * time.Second)

@@ -2,7 +2,6 @@ package holdfast
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"math/bits"
 	"slices"
@@ -25,58 +24,52 @@ const (
 	suspendCheck = time.Second
 )
 
-// runScheduler renews the holds that are due, and ends those past their deadline, until the Client
-// is closed. A hold that is renewed stays in the schedule for its deadline.
-func (c *Client) runScheduler() {
-	s, timer := &c.schedule, time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		now := c.clock.now()
-		s.nextCheck = now + time.Hour
-		// Leases share a request if their timeouts, of which it has the shortest, are of one order
-		// of magnitude: so a lock of a short TTL never costs one of a long TTL.
-		groups := map[int][]*lease{}
-		for len(s.leases) > 0 {
-			l, window := s.leases[0], time.Duration(0)
-			deadline := time.Duration(l.deadline.Load())
-			if len(groups) > 0 {
-				window = l.options.TTL / batchWindow
-			}
-			if l.due > now+window || l.due == deadline && now < deadline {
-				s.nextCheck = l.due
-				break
-			}
-			l.due = deadline
-			if now >= deadline {
-				l.due = now + time.Hour // until it is lost
-				c.activeCalls.Go(l.checkDeadline)
-			} else {
-				l.inFlight++
-				order := bits.Len64(uint64(l.renewTimeout(now)))
-				groups[order] = append(groups[order], l)
-			}
-			heap.Fix(s, l.index)
+// checkLeases renews the holds that are due, and ends those past their deadline. A hold that is
+// renewed stays in the schedule for its deadline. The timer calls it. Close waits for all holds.
+func (c *Client) checkLeases() {
+	s := &c.schedule
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.nextCheck = 0; len(s.heap) == 0 {
+		return
+	}
+	now := c.clock.now()
+	// Leases share a request if their timeouts, of which it has the shortest, are of one order of
+	// magnitude: so a lock of a short TTL never costs one of a long TTL.
+	groups := map[int][]*lease{}
+	for len(s.heap) > 0 {
+		l, window := s.heap[0], time.Duration(0)
+		deadline := time.Duration(l.deadline.Load())
+		if len(groups) > 0 {
+			window = l.options.TTL / batchWindow
 		}
-		if c.clock.useBootClock && len(s.leases) > 0 {
+		if l.due > now+window || l.due == deadline && now < deadline {
+			s.nextCheck = l.due
+			break
+		}
+		l.due = deadline
+		if now >= deadline {
+			l.due = now + time.Hour // until it is lost
+			c.activeCalls.Go(l.checkDeadline)
+		} else {
+			l.inFlight++
+			order := bits.Len64(uint64(l.renewTimeout(now)))
+			groups[order] = append(groups[order], l)
+		}
+		s.sift(0, l)
+	}
+	for _, group := range groups {
+		for batch := range slices.Chunk(group, batchSize) {
+			c.activeCalls.Go(func() {
+				_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
+			})
+		}
+	}
+	if s.nextCheck > 0 {
+		if c.clock.useBootClock {
 			s.nextCheck = min(s.nextCheck, now+suspendCheck)
 		}
-		sleep := s.nextCheck - now
-		c.mu.Unlock()
-		for _, group := range groups {
-			for batch := range slices.Chunk(group, batchSize) {
-				c.activeCalls.Go(func() {
-					_ = c.renewLeases(context.Background(), 0, batch) // each lease has its outcome
-				})
-			}
-		}
-		timer.Reset(sleep)
-		select {
-		case <-timer.C:
-		case <-s.wake:
-		case <-s.stop:
-			return
-		}
+		s.timer.Reset(s.nextCheck - now)
 	}
 }
 
@@ -139,83 +132,96 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 			unknown = storeError(ctx, err)
 		}
 		// A slow hook or log handler delays its own lock only.
-		applied.Go(func() { renewals[i].apply(entry, err) })
+		applied.Go(func() { renewals[i].settle(entry, err) })
 	}
 	applied.Wait()
 	return unknown
 }
 
-// noteEntry records what the store has answered, and reports whether it has the entry that the
-// lease relies on. The time counts from the sending, and is never shortened.
-// The caller holds c.mu.
-func (r *renewal) noteEntry(entry driver.Entry) bool {
-	l := r.l
-	forgotten := entry.State == driver.Waiting && (r.state >= granted || l.ticket != nil)
-	if entry.State == driver.Lost || forgotten || entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first {
-		return false
-	}
-	l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
-	l.deadline.Store(max(l.deadline.Load(), int64(r.sent+driver.Validity(r.asked))))
-	l.confirmed = l.confirmed || entry.State == driver.Held && r.asked >= l.options.TTL
-	if r.asked >= l.options.TTL || !l.confirmed { // A short Extend leaves the renewals as they are.
-		l.due = r.sent + min(r.asked, l.options.TTL)/3
-	}
-	return true
-}
-
-// apply records the answer to a renewal, and that it is no longer in flight. If the hold has ended
-// meanwhile, or winds up, the answer is dropped.
-func (r *renewal) apply(entry driver.Entry, err error) {
+// settle notes the answer to a renewal, which is no longer in flight, and reports it.
+func (r *renewal) settle(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
 	l.inFlight--
 	c.changed.Broadcast()
-	now := c.clock.now()
-	left := time.Duration(l.deadline.Load()) - now
-	event := Event{Kind: EventRenewed, Left: max(left, 0), TTL: l.options.TTL}
-	known := false
-	switch {
-	case l.state < held:
-		l.answer(r, now, entry, err)
-		c.mu.Unlock()
-		return
-	case l.state > held:
-		c.mu.Unlock()
-		return
-	case entry.State == driver.Unknown:
-		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
-		noticedMeanwhile := l.look == noticed
-		l.look = failed
-		switch {
-		case noticedMeanwhile:
-			l.lookAt(now, now)
-		case !l.options.NoRenew || r.look != noLook || !r.confirmed:
-			l.lookAt(now, min(l.due, now+jitter(max(min(l.options.TTL/16, left/4), time.Millisecond))))
-		}
-	case r.noteEntry(entry):
-		known = true
-		if l.look == noticed {
-			l.due = now
-		}
-		l.lookAt(now, l.due)
-	default:
-		l.look = failed // It is not passed on.
-		if entry.State != driver.Lost {
-			l.releaseInBackground(0, false)
-		}
-	}
+	now, isHold := c.clock.now(), l.state == held
+	event := Event{Kind: EventRenewed, Left: max(time.Duration(l.deadline.Load())-now, 0), TTL: l.options.TTL}
+	state := r.apply(now, entry, err)
 	c.mu.Unlock()
 	switch {
-	case event.Err != nil:
+	case !isHold:
+	case state == driver.Unknown:
 		if r.look != failed {
 			c.logWarning(context.Background(), "renewal failed, lock in doubt", c.stripPrefix(l.name), err)
 		}
+		event.Kind, event.Err = EventInDoubt, storeError(context.Background(), err)
 		l.emit(event)
-	case !known:
+	case state == driver.Lost:
 		l.lose(ErrTaken)
 	case r.confirmed || r.look == failed:
 		l.emit(event)
 	}
+}
+
+// apply applies the answer to a request to its lease, and returns what it shows: Unknown, for err,
+// Lost, if the store does not have the entry that the lease relies on, Waiting, or Held. The time
+// counts from the sending, and is never shortened. If the hold has ended meanwhile, or winds up, the
+// answer is dropped. The caller holds c.mu.
+func (r *renewal) apply(now time.Duration, entry driver.Entry, err error) driver.State {
+	l, q, ttl, state := r.l, r.l.queue, r.l.options.TTL, entry.State
+	if state == driver.Waiting && (r.state >= granted || l.ticket != nil) ||
+		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first {
+		state = driver.Lost
+	}
+	switch calling := l.state < held; {
+	case l.state > held:
+	case state == driver.Unknown && calling:
+		l.due = now + l.noteFailure(now, r.sent, err)
+	case state == driver.Unknown:
+		again, left := l.look == noticed, time.Duration(l.deadline.Load())-now
+		l.look = failed
+		switch {
+		case again:
+			l.lookAt(now, now)
+		case !l.options.NoRenew || r.look != noLook || !r.confirmed: // else Extend has failed
+			l.lookAt(now, min(l.due, now+jitter(max(min(ttl/16, left/4), time.Millisecond))))
+		}
+	case state == driver.Lost && l.ticket != nil && calling:
+		l.failure = errTicketExpired
+	case state == driver.Lost && calling:
+		// An outage goes on: that the store answers renewals does not show that it makes entries.
+		l.restart(now, l.state == waiting && entry.State == driver.Lost)
+	case state == driver.Lost:
+		l.look = failed // It is not passed on.
+		if entry.State != driver.Lost {
+			l.releaseInBackground(0, false)
+		}
+	default:
+		l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+		l.deadline.Store(max(l.deadline.Load(), int64(r.sent+driver.Validity(r.asked))))
+		l.confirmed = l.confirmed || state == driver.Held && r.asked >= ttl
+		if r.asked >= ttl || !l.confirmed { // A short Extend leaves the renewals as they are.
+			l.due = r.sent + min(r.asked, ttl)/3
+		}
+		if calling && now < time.Duration(l.deadline.Load()) {
+			q.failing, q.answeredAt = 0, now
+		}
+		switch {
+		case l.state < granted && state == driver.Held:
+			l.state, l.since = granted, now
+		case l.state < granted:
+			if l.state = waiting; l.heldUntil > now {
+				l.due = min(l.due, l.heldUntil)
+			}
+		}
+		if l.look == noticed || l.state == granted && !l.confirmed {
+			l.due = now
+		}
+		if !calling {
+			l.lookAt(now, l.due)
+		}
+	}
+	return state
 }
 
 // onNotice handles a notice of the store. It does not block.
@@ -253,7 +259,7 @@ func (l *lease) noteNotice(token int64) {
 	case (l.state == requesting || l.state == waiting) && l.place > 0 && token != 0 &&
 		now < time.Duration(l.deadline.Load()) && (l.tokens.first == 0 || l.tokens.first == token):
 		l.state, l.since, l.tokens.first, l.due = granted, now, token, now
-		l.answered, l.queue.failing, l.queue.answeredAt = true, 0, now
+		l.queue.failing, l.queue.answeredAt = 0, now
 	default: // A look, or the next attempt, need not wait.
 		l.look, l.due = noticed, now
 	}
@@ -264,19 +270,34 @@ func (l *lease) noteNotice(token int64) {
 const notScheduled = -1
 
 // A schedule has the holds of callers by the time at which each must be checked next, for its
-// renewal or its deadline. One goroutine, runScheduler, serves it. It is guarded by Client.mu.
+// renewal or its deadline. It is guarded by Client.mu.
 type schedule struct {
-	leases    []*lease      // a heap
-	running   bool          // the goroutine runs
-	nextCheck time.Duration // when the goroutine will check
-	wake      chan struct{} // has room for one
-	stop      chan struct{} // closed by Close
+	heap      []*lease      // the first to be due is on top, and i is above 2*i+1 and 2*i+2
+	timer     *time.Timer   // calls checkLeases; nil before the first hold
+	nextCheck time.Duration // when it does; 0 for never
 }
 
-// lookAt puts a hold into the schedule, or moves it there, and wakes the scheduler if that would
-// check too late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be
-// renewed only then, unless something is not known of it, as the TTL of one that was granted by a
-// notice. The caller holds c.mu.
+// sift puts a lease into the gap i of the heap, or where it belongs above or below that.
+func (s *schedule) sift(i int, l *lease) {
+	for above := (i - 1) / 2; i > 0 && l.due < s.heap[above].due; i, above = above, (above-1)/2 {
+		s.heap[i], s.heap[above].index = s.heap[above], i
+	}
+	for below := 2*i + 1; below < len(s.heap); i, below = below, 2*below+1 {
+		if below+1 < len(s.heap) && s.heap[below+1].due < s.heap[below].due {
+			below++
+		}
+		if l.due <= s.heap[below].due {
+			break
+		}
+		s.heap[i], s.heap[below].index = s.heap[below], i
+	}
+	s.heap[i], l.index = l, i
+}
+
+// lookAt puts a hold into the schedule, or moves it there, and sets the timer if that would be too
+// late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be renewed
+// only then, unless something is not known of it, as the TTL of one that was granted by a notice.
+// The caller holds c.mu.
 func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew || l.state == winding
@@ -288,45 +309,18 @@ func (l *lease) lookAt(now, due time.Duration) {
 		l.due = deadline
 	}
 	if l.index == notScheduled {
-		heap.Push(s, l)
-	} else {
-		heap.Fix(s, l.index)
+		l.index, s.heap = len(s.heap), append(s.heap, l)
 	}
+	s.sift(l.index, l)
 	if due = l.due; c.clock.useBootClock {
 		due = min(due, now+suspendCheck)
 	}
-	if !s.running {
-		s.running = true
-		c.activeCalls.Go(c.runScheduler)
-	} else if due < s.nextCheck {
-		s.nextCheck = due
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if s.nextCheck > 0 && s.nextCheck <= due {
+		return
 	}
-}
-
-// Len, Less, Swap, Push and Pop implement [heap.Interface]: the lease that is due first is on top.
-func (s *schedule) Len() int           { return len(s.leases) }
-func (s *schedule) Less(i, j int) bool { return s.leases[i].due < s.leases[j].due }
-
-func (s *schedule) Swap(i, j int) {
-	s.leases[i], s.leases[j] = s.leases[j], s.leases[i]
-	s.leases[i].index, s.leases[j].index = i, j
-}
-
-func (s *schedule) Push(x any) {
-	l := x.(*lease)
-	l.index = len(s.leases)
-	s.leases = append(s.leases, l)
-}
-
-func (s *schedule) Pop() any {
-	last := len(s.leases) - 1
-	l := s.leases[last]
-	s.leases[last] = nil
-	s.leases = s.leases[:last]
-	l.index = notScheduled
-	return l
+	if s.nextCheck = due; s.timer == nil {
+		s.timer = time.AfterFunc(due-now, c.checkLeases)
+	} else {
+		s.timer.Reset(due - now)
+	}
 }

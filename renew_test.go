@@ -295,30 +295,13 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 	})
 }
 
-// A Client that only waits does not look at the clock each second, and does from its first hold on.
-func TestSuspendOfAClientThatWaits(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		suspend := suspendable(t)
-		c, store := faulty(t, nil)
-		acquire(t, open(t, store, nil), "w", nil)
-		got := startWaiting(t, c, "w", nil, 1)
-		time.Sleep(100 * ms)
-		ended := acquire(t, c, "a", nil).Context().Done()
-		time.Sleep(100 * ms)
-		suspend(time.Hour)
-		noErr(t, within(t, 0, time.Second, func() error { <-ended; return nil }))
-		<-got // The other hold has ended, too.
-	})
-}
-
 // A grant by a notice is renewed in what is left of the place, however little that is.
 func TestRenewalAfterALateGrant(t *testing.T) {
 	for left := 3 * ms; left < 300*ms; left += 9 * ms {
 		virtual(t, func(t *testing.T, ctx context.Context) {
-			mem := memstore.New()
-			net := faultstore.Wrap(mem)
-			first := acquire(t, open(t, mem, nil), "n", nil)
-			got := startWaiting(t, closedAtLast(t, net, holdfast.New(net, nil)), "n", nil, 1)
+			c, net := faulty(t, nil)
+			first := acquire(t, open(t, net.Store, nil), "n", nil)
+			got := startWaiters(t, c, "n", 1)
 			net.Set(faultstore.Renew, faultstore.Refuse) // until the lock is free
 			time.Sleep(4948*ms - left)
 			net.Set(faultstore.Renew, nil)
@@ -336,11 +319,8 @@ func TestRenewalAfterAGrantByNotice(t *testing.T) {
 	for what, fault := range map[string]faultstore.Fault{"refused": faultstore.Refuse, "hung": faultstore.Hang} {
 		for _, ttl := range []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour} {
 			virtualRun(t, fmt.Sprint(what, " ", ttl), func(t *testing.T, ctx context.Context) {
-				mem := memstore.New()
-				net := faultstore.Wrap(mem)
-				a := open(t, mem, nil)
-				b := closedAtLast(t, net, holdfast.New(net, &holdfast.Config{RequestTimeout: 10 * time.Second}))
-				first := acquire(t, a, "n", nil)
+				b, net := faulty(t, &holdfast.Config{RequestTimeout: 10 * time.Second})
+				first := acquire(t, open(t, net.Store, nil), "n", nil)
 				got := startWaiting(t, b, "n", &holdfast.Options{TTL: ttl}, 1)
 				release(t, first)
 				lock := <-got
@@ -350,62 +330,6 @@ func TestRenewalAfterAGrantByNotice(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Calls of Extend that fail leave the automatic renewal where it is.
-func TestFailedExtendsAndAutomaticRenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, net := faulty(t, nil)
-		lock := acquire(t, c, "n", nil)
-		net.Set(faultstore.Renew, answersIn(5*ms))
-		for range 100 {
-			limited, cancel := context.WithTimeout(ctx, 3*ms)
-			_ = lock.Extend(limited, time.Minute)
-			cancel()
-			time.Sleep(500 * ms)
-			if left := time.Until(lock.Deadline()); left < 15*time.Second {
-				t.Fatalf("%v are left of 30s, the lock is renewed too late", left)
-			}
-		}
-	})
-}
-
-// Calls of Extend for less than the TTL leave the automatic renewal where it is, also if they
-// overlap.
-func TestShortExtendsAndAutomaticRenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, net := faulty(t, nil)
-		lock := acquire(t, c, "n", &holdfast.Options{TTL: 10 * time.Second})
-		net.Set(faultstore.Renew, far(80*ms))
-		for i := range 2 {
-			go func() {
-				time.Sleep(time.Duration(i) * 40 * ms)
-				for lock.Err() == nil {
-					_ = lock.Extend(ctx, 100*ms)
-				}
-			}()
-		}
-		for range 40 {
-			time.Sleep(500 * ms)
-			if left := time.Until(lock.Deadline()); left < 6*time.Second {
-				t.Fatalf("%v are left of 10s, the lock is renewed too late", left)
-			}
-		}
-		release(t, lock)
-	})
-}
-
-// A notice that comes while a renewal is under way leads to a look after it.
-func TestNoticeDuringARenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, net := faulty(t, nil)
-		lock := acquire(t, c, "n", &holdfast.Options{TTL: time.Minute})
-		net.Set(faultstore.Renew, far(200*ms)) // The answer comes 100 ms after it was carried out.
-		time.Sleep(20*time.Second + 150*ms)
-		breakLock(t, open(t, net.Store, nil), "n")
-		time.Sleep(time.Second)
-		wantErr(t, lock.Err(), holdfast.ErrLost)
-	})
 }
 
 // The look at a lock with NoRenew asks for the least TTL, and has the time of any other request. It
@@ -427,27 +351,6 @@ func TestLookAtALockWithoutRenewal(t *testing.T) {
 		breakLock(t, spy.Notifier, "a")
 		noErr(t, within(t, 5*ms, 5*ms, func() error { <-lock.Context().Done(); return nil }))
 	})
-}
-
-// TestPlaceOfAShortTTL shows that a refused renewal does not cost a place, with a slow Backoff.
-func TestPlaceOfAShortTTL(t *testing.T) {
-	for _, ttl := range []time.Duration{100 * ms, 300 * ms, 600 * ms} {
-		virtualRun(t, ttl.String(), func(t *testing.T, ctx context.Context) {
-			store := faultstore.Wrap(memstore.New())
-			first := closedAtLast(t, store, holdfast.New(store, nil))
-			lock := acquire(t, first, "a", &holdfast.Options{TTL: time.Hour})
-			b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{Backoff: holdfast.Backoff{Min: 250 * ms}}))
-			got := startWaiting(t, b, "a", &holdfast.Options{TTL: ttl}, 1)
-			n := store.Calls(faultstore.Acquire)
-			store.Once(faultstore.Renew, faultstore.Refuse)
-			time.Sleep(2 * time.Second)
-			if more := store.Calls(faultstore.Acquire) - n; more > 0 {
-				t.Errorf("%d more acquisitions: the place was lost", more)
-			}
-			release(t, lock)
-			release(t, <-got)
-		})
-	}
 }
 
 // A hold that a notice has granted is renewed for its TTL though MaxHold is shorter than a place:
@@ -484,6 +387,38 @@ func TestMaxHoldOfAGrantByNotice(t *testing.T) {
 			t.Errorf("it was not kept within the TTL: %v", err)
 		}
 	})
+}
+
+// Calls of Extend that fail, or for less than the TTL, leave the automatic renewal where it is, also
+// if they overlap.
+func TestExtendsAndAutomaticRenewal(t *testing.T) {
+	for answer, d := range map[time.Duration]time.Duration{5 * ms: time.Minute, 80 * ms: 100 * ms} {
+		virtual(t, func(t *testing.T, ctx context.Context) {
+			c, net := faulty(t, nil)
+			lock := acquire(t, c, "n", &holdfast.Options{TTL: 10 * time.Second})
+			net.Set(faultstore.Renew, far(answer))
+			for i := range 2 {
+				go func() {
+					time.Sleep(time.Duration(i) * answer / 2)
+					for lock.Err() == nil {
+						limited, cancel := context.WithTimeout(ctx, d)
+						if d > time.Second {
+							limited, cancel = context.WithTimeout(ctx, answer-ms)
+						}
+						_ = lock.Extend(limited, d)
+						cancel()
+					}
+				}()
+			}
+			for range 40 {
+				time.Sleep(500 * ms)
+				if left := time.Until(lock.Deadline()); left < 6*time.Second {
+					t.Fatalf("%v are left of 10s, the lock is renewed too late", left)
+				}
+			}
+			release(t, lock)
+		})
+	}
 }
 
 // A notice after the confirmed end of a place leads to a look: the store may have renewed it.

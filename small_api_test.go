@@ -320,40 +320,6 @@ func TestTextsOfLocks(t *testing.T) {
 	})
 }
 
-// The log says at level Debug for whom an acquisition waits.
-func TestWaitingIsLogged(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var text logText
-		store := memstore.New()
-		c := open(t, store, &holdfast.Config{Holder: "me", Logger: text.logger()})
-		acquire(t, c, "mine", nil)
-		acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "foreign", nil)
-		time.Sleep(time.Second)
-		var group sync.WaitGroup
-		for _, name := range []string{"mine", "mine", "mine", "foreign"} {
-			group.Go(func() {
-				err := failure(c.Acquire(ctx, name, &holdfast.Options{Wait: time.Minute}))
-				wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-				mine := regexp.MustCompile(`^holdfast: acquire "mine": gave up after 1m0s \(the time to wait is over\): held by "me" under token \d+, 2.*s left unless renewed, this very client, since 2000-01-01T00:00:00Z$`)
-				if held := heldError(t, err); held.Self != (name == "mine") || held.Self && !mine.MatchString(err.Error()) {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		for want, n := range map[string]int{
-			`level=DEBUG msg="waiting for lock" name=mine holder=me since=2000-01-01T00:00:00.000Z`:       3,
-			`level=DEBUG msg="waiting for lock" name=foreign holder=other since=2000-01-01T00:00:00.000Z`: 1,
-			`level=WARN`: 0,
-		} {
-			if got := strings.Count(text.String(), want); got != n {
-				t.Errorf("%d records %s, want %d:\n%s", got, want, n, &text)
-			}
-		}
-		group.Wait()
-	})
-}
-
 func TestGaveUpSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -104,10 +105,12 @@ func (l *Lock) HandOver() (Ticket, error) {
 	for lease.inFlight > 0 { // Nothing is written after HandOver has returned.
 		c.changed.Wait()
 	}
-	lease.conclude(nil, Event{Kind: EventHandedOver})
+	lease.finish(nil)
+	c.mu.Unlock()
+	lease.emit(Event{Kind: EventHandedOver, Held: c.clock.now() - lease.since})
 	fields := ticketFields{
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
-		Holder: l.holder, Limit: lease.options.limit(), Metadata: lease.options.Metadata,
+		Holder: l.Holder(), Limit: lease.options.limit(), Metadata: lease.options.Metadata,
 		Left: lease.longest,
 	}
 	return fields.encode(), nil
@@ -142,13 +145,16 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	if !ok {
 		return nil, fmt.Errorf("holdfast: adopt %q: %w: the name does not begin with the Client's prefix", fields.Name, ErrInvalid)
 	}
-	options := c.withDefaults(o)
-	if o == nil || o.TTL == 0 {
-		options.TTL = fields.TTL
+	options := Options{}
+	if o != nil {
+		options = Options{TTL: o.TTL, MaxHold: o.MaxHold, NoRenew: o.NoRenew}
 	}
-	options.Wait, options.Detached, options.Reentrant, options.Metadata = 0, true, false, fields.Metadata
+	options.TTL, options.Detached, options.Metadata = cmp.Or(options.TTL, fields.TTL), true, fields.Metadata
+	if options.Metadata == nil {
+		options.Metadata = map[string]string{} // not that of Config
+	}
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
-	return (&lease{c: c, op: opAdopt, ticket: fields, options: options}).acquire(ctx, name)
+	return (&lease{c: c, op: opAdopt, ticket: fields}).acquire(ctx, name, &options)
 }
 
 // errTicketExpired is the error for a ticket if its lease is over.
