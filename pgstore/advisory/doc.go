@@ -15,25 +15,20 @@
 // has had (idle_session_timeout, PostgreSQL 14 or later; never more than 24 days).
 //
 // One connection has all locks that were free when they were acquired. They are lost together, and
-// cannot be renewed or released through another Store. A renewal asks whether the session is alive,
-// once for all its locks, unless a wait that has begun less than a second before has just ended. A
-// connection that is in doubt is closed. Its locks are free, for its own Store too, when the server
-// has learned of that: at once, or after the silence above where the network is cut.
+// cannot be renewed or released through another Store. A connection that is in doubt, or whose
+// server does not reply for four seconds, is closed. A renewal asks whether the session is alive,
+// unless a wait that has begun less than a second before has just ended.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that the order of long waits is
-// not kept. When it is granted the key, its owner is notified. There are at most Options.MaxWaiters
-// such sessions. Further owners try at intervals.
+// not kept, and the server logs the error. There are at most Options.MaxWaiters such sessions.
+// Further owners try at intervals, and get nothing while others wait in the server.
 //
 // Holds are exclusive. The server would grant a session that reads more shared locks of the same
-// key past a writer that waits, so that writers could wait forever. Shared and limited requests,
-// Request.Detached, List, Break, Metadata and Keep are not supported, since the server stores
-// nothing of a lock but its key. A Floor is not supported, so that a Store with tokens cannot be a
-// node of a quorum. [LockTx] has shared locks. [Store.Lookup] reports whether a name is held.
-// [Store.Locks] shows the holders and the waiters of all programs.
-//
-// The server's sessions share a lock table of fixed size (max_locks_per_transaction): when it is
-// full, the statements of other programs fail as well.
+// key past a writer that waits, so that writers could wait forever. The server stores nothing of a
+// lock but its key: there are no shared, limited, detached and kept locks, no List, Break, Metadata
+// and Floor. [LockTx] has shared locks. [Store.Locks] shows the holders and the waiters of all
+// programs.
 //
 // # What can go wrong
 //
@@ -44,17 +39,14 @@
 // tokens distinguish them, if there is a TokenSequence. A program that must not run twice in that
 // case is better served by package pgstore.
 //
-// A server that does not reply for four seconds costs a session, with all its locks.
-//
 // A transaction-level pooler in the path would grant a lock twice: the Store detects poolers when
 // it connects, and refuses all of them. A standby has locks of its own, and is refused.
 //
 // A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
-// process that hangs while it waits is granted the key in its turn, and keeps it until the server
-// ends its session.
-//
-// Each thousand locks that a session holds make every statement of it about a tenth of a
-// millisecond slower.
+// process that hangs while it waits is granted the key in its turn, until the server ends its
+// session. The server's sessions share a lock table of fixed size (max_locks_per_transaction): when
+// it is full, the statements of other programs fail as well. Each thousand locks that a session
+// holds make every statement of it about a tenth of a millisecond slower.
 //
 // # Server set-up
 //
@@ -65,11 +57,6 @@
 //
 //	postgres+advisory://[user:password@]host[:port]/database
 //
-// with the parameters of libpq (sslmode, target_session_attrs and so on), its environment
-// variables, and
-//
-//	keys            sha256, the default, or raw: see KeyScheme
-//	namespace       of the keys of sha256, default none
-//	tokens          Options.TokenSequence
-//	max_waiters     Options.MaxWaiters
+// with the parameters of libpq, its environment variables, and keys (sha256, the default, or raw:
+// see KeyScheme), namespace (of the keys of sha256), tokens (Options.TokenSequence) and max_waiters.
 package advisory

@@ -62,45 +62,50 @@ func TestTerminated(t *testing.T) {
 		t.Errorf("the quickest loss was notified after %v", quickest)
 	}
 	release(t, s, grant(t, s, "name", time.Minute))
-	s.sessions[0].mu.Lock() // It is not looked at.
-	pid := s.sessions[0].conn.PgConn().PID()
+	time.Sleep(time.Second) // Nobody looks at a session without locks, until it is used.
+	pid := sessionsOf(s)[0]
 	pgtest.QueryValue[bool](t, other.pool, "SELECT pg_terminate_backend($1)", pid)
 	pgtest.Eventually(t, "end of the session", func() bool {
 		return pgtest.QueryValue[int64](t, other.pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
 	})
-	s.sessions[0].used = time.Time{} // as after a second
-	s.sessions[0].mu.Unlock()
-	grant(t, s, "name", time.Minute) // The loss of a session without locks costs no attempt.
+	grant(t, s, "name", time.Minute) // Its loss costs no attempt.
 }
 
-// Two clients behind a pooler of transactions are refused, and neither gets the
-// lock.
+// A client behind a pooler of transactions is refused, and leaves no lock.
 func TestTransactionPooler(t *testing.T) {
 	t.Parallel()
 	opts := keysOf(t)
-	addr := pgtest.PgBouncer().Addr
-	for range 2 {
-		s := open(t, addr, opts)
-		res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute))
-		if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
-		}
+	res, err := open(t, pgtest.PgBouncer().Addr, opts).Acquire(t.Context(), pgtest.Request("name", time.Minute))
+	if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
 	}
-	direct := open(t, pgtest.Postgres().Addr, opts)
-	if left := locksOn(t, direct, "name"); len(left) > 0 {
-		t.Errorf("after the refusals there is %+v", left)
+	if left := locksOn(t, open(t, pgtest.Postgres().Addr, opts), "name"); len(left) > 0 {
+		t.Errorf("after the refusal there is %+v", left)
 	}
 }
 
 // Behind a pooler of transactions that is not recognized as one, a Store loses its locks as soon as
-// another process of the server replies.
+// another process of the server replies: that has the statements of other clients.
 func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.sessions[0].pid = "0"
+	s.sessions[0].names = "_of_another"
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
+	}
+}
+
+// A Release of what the server does not have any more reports no hold.
+func TestReleaseOfNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	s.sessions[0].mu.Lock()
+	_, err := s.sessions[0].conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()")
+	s.sessions[0].mu.Unlock()
+	if err != nil || release(t, s, req) {
+		t.Errorf("Release after pg_advisory_unlock_all, %v, reports a hold", err)
 	}
 }
 
@@ -416,7 +421,6 @@ func TestHostileSearchPath(t *testing.T) {
 func TestVacuum(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	s.lockTimeout = 100 * time.Millisecond
 	grant(t, s, "name", time.Minute)
 	var waiter driver.Request
 	var snapshot, first int64

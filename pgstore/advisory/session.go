@@ -1,18 +1,23 @@
 package advisory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
@@ -24,13 +29,13 @@ const (
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
-	// lockTimeout bounds one statement that waits for a lock, so that its snapshot does not get
-	// old.
-	lockTimeout = 10 * time.Second
+	lockTimeout  = 10 * time.Second       // of one statement that waits, so that its snapshot does not get old
+	lookInterval = 20 * time.Millisecond  // how often an idle connection is looked at
+	lookTime     = 100 * time.Microsecond // and for how long
+	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
+	maxIdle      = 24 * 24 * time.Hour    // The server takes little more.
 
-	// lookInterval is how often an idle connection is looked at, for lookTime.
-	lookInterval = 20 * time.Millisecond
-	lookTime     = 100 * time.Microsecond
+	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
 )
 
 // A session is a connection with the locks that its server process has. It connects when it is
@@ -38,23 +43,19 @@ const (
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
+	keys  map[Key]*entry // those that it has, or tries to get; locked by Store.mu
 
-	// Locked by Store.mu: the keys that it has, or tries to get, and until when the server keeps it
-	// at least, after a wait that was granted.
-	keys map[Key]*entry
-	kept time.Time
-
-	mu   sync.Mutex    // locked by what uses the fields below
-	conn *pgx.Conn     // nil if there is none
-	pid  string        // of the server process
-	idle time.Duration // idle_session_timeout
-	used time.Time     // when the last statement was sent
+	mu    sync.Mutex    // locked by what uses the fields below
+	conn  *pgx.Conn     // nil if there is none
+	names string        // the end of the names of its prepared statements
+	idle  time.Duration // idle_session_timeout
+	used  time.Time     // when the last statement was sent
 }
 
 // A call has a session carry out a function for the key of an entry. A ping has no entry. It asks
 // whether the session is alive, and has a reply when all calls before it have one.
 type call struct {
-	function string // the name of a prepared statement, without the number of its parameters
+	function string
 	entry    *entry
 	ttl      time.Duration // the server is to keep the session for so long
 
@@ -64,10 +65,18 @@ type call struct {
 }
 
 const (
-	try    = "holdfast_try"
-	wait   = "holdfast_wait"
-	unlock = "holdfast_unlock"
-	ping   = "holdfast_ping"
+	try    = "try"
+	wait   = "wait"
+	unlock = "unlock"
+	ping   = "ping"
+
+	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, null if its
+	// function returns false; pg_advisory_lock returns void. The names are those of one connection:
+	// if a pooler puts another server process behind it, the statements fail.
+	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END;
+		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
+		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END;
+		PREPARE holdfast_ping%[1]d%[5]s AS SELECT 0;`
 )
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
@@ -79,43 +88,28 @@ func (s *session) do(ctx context.Context, c *call) error {
 }
 
 // send carries out a batch, in its order and in one round trip. A statement that the server refuses
-// fails all attempts of the batch. Any other error costs the session.
-func (s *session) send(_ context.Context, calls []*call) {
+// fails all attempts of the batch. Any other error costs the session. ctx ends a wait, which is sent
+// alone.
+func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.store
-	var ttl time.Duration
-	for _, c := range calls {
-		ttl = max(ttl, c.ttl)
-	}
-	err := s.ready(ttl)
-	var sent []*call
 	st.mu.Lock()
-	for _, c := range calls {
-		switch e := c.entry; {
-		case err != nil || c.function == ping:
-			continue
-		case c.function == try && s.keys[e.key] == nil && st.owners[e.owned] == e:
-			s.keys[e.key] = e // The server would grant a session its own keys again.
-		case c.function == unlock && s.keys[e.key] == e:
-			delete(s.keys, e.key)
-		default:
-			continue
-		}
-		sent = append(sent, c)
-	}
+	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.function == ping || s.keys[c.entry.key] != c.entry })
 	st.mu.Unlock()
+	err := s.ready(slices.MaxFunc(calls, func(c, d *call) int { return cmp.Compare(c.ttl, d.ttl) }).ttl)
 	if err == nil {
-		err = s.ask(context.Background(), sent...)
+		err = s.ask(ctx, sent...)
 	}
 	var refusal error
-	if len(sent) > 0 && pgclient.SQLState(err) != "" { // None of these keys is to stay locked.
-		refusal = st.wrapErr(err)
+	if s.conn != nil && len(sent) > 0 && pgclient.SQLState(err) != "" { // None of these keys is to stay locked.
+		refusal = wrapErr(err)
 		var undo []*call
 		for _, c := range sent {
 			undo = append(undo, &call{function: unlock, entry: c.entry})
 			c.done = c.function == unlock
 		}
+		s.bound(batchTimeout)
 		err = s.ask(context.Background(), undo...)
 	}
 	if err != nil && s.conn != nil {
@@ -127,13 +121,18 @@ func (s *session) send(_ context.Context, calls []*call) {
 	for _, c := range calls {
 		c.err = err
 		switch e := c.entry; {
-		case c.function == try && c.done:
-			e.state, e.token, e.until = max(e.state, held), c.token, time.Now().Add(c.ttl)
-		case c.function == try:
-			c.err = cmp.Or(err, refusal)
-			st.drop(e)
+		case c.function == ping:
 		case c.function == unlock:
 			st.drop(e)
+		case c.done && c.function == try:
+			e.state, e.token, e.until = max(e.state, held), c.token, time.Now().Add(c.ttl)
+		case c.done:
+			e.state, e.token, e.kept = max(e.state, held), c.token, s.used.Add(min(c.ttl+idleMargin, maxIdle))
+		case c.function == try:
+			st.drop(e)
+			fallthrough
+		default:
+			c.err = cmp.Or(err, refusal)
 		}
 	}
 }
@@ -141,112 +140,115 @@ func (s *session) send(_ context.Context, calls []*call) {
 // ask carries out calls in one round trip, or a ping if there are none. After an error none is
 // done, and those behind one that the server refuses are not carried out.
 func (s *session) ask(ctx context.Context, calls ...*call) error {
-	var batch pgconn.Batch
+	var all pgconn.Batch
+	add := func(function string, parameters [][]byte) { // The server need not describe the one column.
+		name := "holdfast_" + function + strconv.Itoa(max(1, len(parameters))) + s.names
+		all.ExecStatement(&pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 1)}, parameters, nil, nil)
+	}
 	for _, c := range calls {
-		var parameters [][]byte
-		for part := range strings.SplitSeq(c.entry.key.text, ",") {
-			parameters = append(parameters, []byte(part))
-		}
-		batch.ExecStatement(described(c.function+strconv.Itoa(len(parameters))), parameters, nil, nil)
+		add(c.function, bytes.Split([]byte(c.entry.key.text), []byte(",")))
 	}
 	if len(calls) == 0 {
-		batch.ExecStatement(described(ping), nil, nil, nil)
+		ctx = context.Background() // A wait that has ended before it was sent costs no session.
+		add(ping, nil)
 	}
-	s.used = time.Now()
-	results, err := s.conn.PgConn().ExecBatch(ctx, &batch).ReadAll()
-	if err == nil && string(results[0].Rows[0][1]) != s.pid {
-		err = errors.New("another server process replies, so there is a pooler of transactions in the path")
+	if s.used = time.Now(); len(calls) > 0 && calls[0].function == wait {
+		s.bound(lockTimeout + batchTimeout)
 	}
+	results, err := s.conn.PgConn().ExecBatch(ctx, &all).ReadAll()
 	for i, c := range calls {
-		if c.done = err == nil && results[i].Rows[0][0] != nil; c.done && c.function != unlock {
+		if c.done = err == nil && results[i].Rows[0][0] != nil; c.done {
 			c.token, err = strconv.ParseInt(string(results[i].Rows[0][0]), 10, 64)
 		}
 	}
 	return err
 }
 
-// described returns a statement with two columns, of which the server need not describe the result.
-func described(name string) *pgconn.StatementDescription {
-	return &pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 2)}
+// ready sees to it that there is a connection, and bounds what is sent next. It has the server end
+// the session when it has heard nothing for a TTL, so that a process that hangs, or cannot be
+// reached, does not keep its locks. No other timeout of the user ends a statement that waits.
+func (s *session) ready(ttl time.Duration) error {
+	began := time.Now()
+	s.look(time.Second)
+	if s.conn == nil {
+		if err := s.connect(); err != nil {
+			return driver.NotApplied(wrapErr(err))
+		}
+	}
+	s.bound(batchTimeout - time.Since(began))
+	idle := min(ttl+idleMargin, maxIdle)
+	if idle <= s.idle {
+		return nil
+	}
+	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
+		FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, (idle+time.Millisecond-1).Milliseconds(), lockTimeout.Milliseconds())).ReadAll()
+	if err == nil {
+		s.idle = idle
+	}
+	return err
 }
 
-// wait blocks until the server grants the key of a place, ctx ends or the server refuses, and
-// reports whether the key is granted. Every other attempt is undone: a wait that was cut short may
-// have been granted the key all the same.
-func (s *session) wait(ctx context.Context, e *entry, ttl time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.store
-	var err error
-	for again := true; again && ctx.Err() == nil; {
-		if err = s.ready(ttl); err != nil {
-			break
+// connect makes the connection of a session as the pool would, and refuses one on which locks would
+// not exclude all others. A pooler gives its clients process numbers of its own. When the context
+// of a statement ends, the server is asked to cancel it, and the connection remains.
+func (s *session) connect() error {
+	ctx, cancel := context.WithTimeout(s.store.ctx, batchTimeout)
+	defer cancel()
+	conn, err := pgclient.Dial(ctx, s.store.pool, func(config *pgx.ConnConfig) {
+		if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
+			host, _ := os.Hostname() // It is for people.
+			config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
 		}
-		s.bound(time.Time{})
-		bounded, cancel := context.WithTimeout(ctx, st.lockTimeout+batchTimeout)
-		c := &call{function: wait, entry: e}
-		err = s.ask(bounded, c)
-		cancel()
-		if c.done {
-			st.mu.Lock()
-			defer st.mu.Unlock()
-			s.kept = s.used.Add(min(ttl+idleMargin, maxIdle))
-			e.state, e.token = max(e.state, held), c.token
-			return true
+		config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
 		}
-		state := pgclient.SQLState(err)
-		if s.bound(time.Now().Add(batchTimeout)); state != "" {
-			err = s.ask(context.Background(), &call{function: unlock, entry: e})
-		}
-		again = err == nil && state == lockNotAvailable
+	})
+	if err != nil {
+		return err
+	}
+	var pid uint32
+	names, token := fmt.Sprint("_", rand.Uint64()), s.store.drawToken
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	switch {
+	case err != nil:
+	case pid != conn.PgConn().PID():
+		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
+			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
+	default:
+		_, err = conn.Exec(ctx, "SELECT pg_catalog.pg_current_wal_lsn();"+s.store.raiseToken+
+			fmt.Sprintf(setUp, 1, "bigint", "$1", token, names)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", token, names), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
-		s.lose()
+		disconnect(conn) // Nothing can be lost with it.
+		return err
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	s.unlist(e)
-	return false
+	s.conn, s.names, s.idle = conn, names, 0 // Its settings are still to be made.
+	return nil
 }
 
-// keeps reports whether the server keeps the session of a grant for d, by the wall clock too: the
-// other one stands still while the machine is suspended. The caller holds Store.mu.
-func (s *session) keeps(d time.Duration) bool {
-	return time.Until(s.kept) > d && time.Until(s.kept.Round(0)) > d
-}
-
-// look reads what the server has sent on its own account, such as that the session has ended. A
-// connection in use need not be looked at.
-func (s *session) look() {
-	if s.conn == nil || time.Since(s.used) < lookInterval {
+// look reads what the server has sent on its own account, such as that the session has ended, if the
+// connection was not used for a time.
+func (s *session) look(unused time.Duration) {
+	if s.conn == nil || time.Since(s.used) < unused {
 		return
 	}
 	var err error
-	for s.bound(time.Now().Add(lookTime)); err == nil; {
+	for s.bound(lookTime); err == nil; {
 		_, err = s.conn.WaitForNotification(context.Background())
 	}
 	if s.conn.IsClosed() {
 		s.lose()
-	} else {
-		s.bound(time.Time{})
 	}
 }
 
-// unlist records that the session does not have the key of an entry any more. The caller holds
-// Store.mu.
-func (s *session) unlist(e *entry) {
-	if s.keys[e.key] == e {
-		delete(s.keys, e.key)
-	}
-}
-
-// bound has what waits for the server fail at a time. The zero Time is none.
-func (s *session) bound(deadline time.Time) {
-	_ = s.conn.PgConn().Conn().SetDeadline(deadline) // It fails if the connection is closed, and so does all else.
+// bound has what waits for the server fail after d.
+func (s *session) bound(d time.Duration) {
+	_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(d)) // It fails if the connection is closed, and so does all else.
 }
 
 // lose gives up the connection, if there is one, and with it all locks of the session. Their owners
-// are told. A place stays: its wait goes on, or ends.
+// are told. What was not sent, or waits, goes on.
 func (s *session) lose() {
 	if s.conn == nil {
 		return
@@ -256,9 +258,8 @@ func (s *session) lose() {
 	st := s.store
 	var lost []owned
 	st.mu.Lock()
-	s.kept = time.Time{}
 	for _, e := range s.keys {
-		if e.state != waiting {
+		if e.state >= held {
 			st.drop(e)
 			lost = append(lost, e.owned)
 		}
@@ -267,4 +268,55 @@ func (s *session) lose() {
 	for _, owner := range lost {
 		st.notices.Send(owner.name, owner.owner, 0)
 	}
+}
+
+// disconnect closes a connection, at the server too if another process has a duplicate.
+func disconnect(conn *pgx.Conn) {
+	raw := transport(conn)
+	if half, ok := raw.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // The other end may have closed it.
+	}
+	_ = raw.Close() // as above
+}
+
+// transport returns the connection below TLS.
+func transport(conn *pgx.Conn) net.Conn {
+	raw := conn.PgConn().Conn()
+	if over, ok := raw.(interface{ NetConn() net.Conn }); ok {
+		return over.NetConn()
+	}
+	return raw
+}
+
+// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
+// now. The caller closes them, and must neither read nor write them. A process that was given one
+// keeps the locks in force if this one is killed, until it closes it, or until the server's
+// idle_session_timeout, unless the server or the network ends the connection. On Windows Connections
+// returns an error.
+func (s *Store) Connections() (files []*os.File, err error) {
+	holding := map[*session]bool{} // Another one may wait, for long.
+	s.mu.Lock()
+	for _, e := range s.owners {
+		if e.state == held {
+			holding[e.session] = true
+		}
+	}
+	s.mu.Unlock()
+	for sess := range holding {
+		sess.mu.Lock()
+		defer sess.mu.Unlock()
+		if sess.conn == nil {
+			continue
+		}
+		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
+		if !ok {
+			return nil, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+		}
+		f, err := filer.File()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
 }

@@ -1,8 +1,10 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -29,68 +31,88 @@ type Options struct {
 	TokenSequence string
 
 	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits.
-	// Further owners try at intervals. 0 means 8.
+	// Further owners try at intervals. 0 means 8, and below 0 all do.
 	MaxWaiters int
 }
 
 // A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be
 // called from many goroutines at once.
 type Store struct {
-	pool        *pgxpool.Pool
-	ownsPool    bool // Close closes the pool as well
-	options     Options
-	configErr   error  // returned by every call if the arguments of New are invalid
-	drawToken   string // an SQL expression
-	lockTimeout time.Duration
-	notices     notices.Registry
-	sessions    []*session      // the first locks what is free; each other one waits for a key, or has got it so
-	running     sync.WaitGroup  // watch and waits
-	ctx         context.Context // ends at Close, with mu
-	stop        context.CancelFunc
+	pool       *pgxpool.Pool
+	ownsPool   bool // Close closes the pool as well
+	options    Options
+	drawToken  string // an SQL expression
+	raiseToken string // a statement
+	notices    notices.Registry
+	sessions   []*session      // the first locks what is free; each other one waits for a key, or has got it so
+	running    sync.WaitGroup  // watch and waits
+	ctx        context.Context // ends at Close, with mu
+	stop       context.CancelFunc
 
 	mu       sync.Mutex
 	owners   map[owned]*entry // all entries
-	watching bool
+	watching bool             // watch runs
 }
 
 var _ driver.Notifier = (*Store)(nil)
 
 // New returns a store of advisory locks. The pool supplies the settings of connections. The locks
 // live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
-// dialed before the first call. The pool must stay open until the Store is closed. Options that
-// cannot be used are reported by every call.
+// dialed before the first call. The pool must stay open until the Store is closed.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	if opts == nil {
-		opts = &Options{}
-	}
-	s := &Store{pool: pool, options: *opts, drawToken: "0", lockTimeout: lockTimeout, owners: map[owned]*entry{}}
+	s := &Store{pool: pool, drawToken: "0", owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if opts != nil {
+		s.options = *opts
+	}
 	if s.options.Keys == nil {
 		s.options.Keys = SHA256Keys("")
 	}
-	if s.options.MaxWaiters == 0 {
-		s.options.MaxWaiters = 8
-	}
-	for range max(s.options.MaxWaiters, 0) + 1 {
+	for range max(cmp.Or(s.options.MaxWaiters, 8), 0) + 1 {
 		sess := &session{store: s, keys: map[Key]*entry{}}
 		sess.queue = batch.Queue[*call]{
-			Send: sess.send, Name: func(*call) string { return "" }, // They are sent one after the other.
+			Send:     func(_ context.Context, calls []*call) { sess.send(context.Background(), calls) }, // What is sent is awaited.
+			Name:     func(*call) string { return "" },                                                  // They are sent one after the other.
 			InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
 		}
 		s.sessions = append(s.sessions, sess)
 	}
-	if opts.TokenSequence != "" {
-		s.drawToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", pgclient.QuoteLiteral(s.sequence()))
-	}
-	switch {
-	case pool == nil:
-		s.configErr = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
-	case opts.MaxWaiters < 0:
-		s.configErr = fmt.Errorf("%w: MaxWaiters is negative", driver.ErrInvalid)
-	case strings.Contains(opts.TokenSequence, "\x00"):
-		s.configErr = fmt.Errorf("%w: the name of the sequence has a NUL in it", driver.ErrInvalid)
+	if s.options.TokenSequence != "" {
+		sequence := pgclient.QuoteLiteral(s.sequence())
+		s.drawToken, s.raiseToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", sequence), fmt.Sprintf(raiseToken, sequence, sequenceLockKey)
 	}
 	return s
+}
+
+func init() { driver.Register("postgres+advisory", openURL) }
+
+// openURL makes a store with a pool of its own. Nothing is dialed.
+func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
+	own, rest, err := pgclient.SplitURL(u, "keys", "namespace", "tokens", "max_waiters")
+	if err != nil {
+		return nil, err
+	}
+	query := driver.NewQuery(own)
+	keys, namespace := query.String("keys", "sha256"), query.String("namespace", "")
+	opts := &Options{Keys: RawKeys, TokenSequence: query.String("tokens", ""), MaxWaiters: query.Int("max_waiters", 0)}
+	switch {
+	case query.Err() != nil:
+		return nil, query.Err()
+	case keys == "sha256":
+		opts.Keys = SHA256Keys(namespace)
+	case keys != "raw":
+		return nil, fmt.Errorf("%w: parameter keys is neither sha256 nor raw", driver.ErrInvalid)
+	case namespace != "":
+		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
+	}
+	rest.Scheme = "postgres"
+	pool, err := pgclient.OpenPool(rest)
+	if err != nil {
+		return nil, err
+	}
+	s := New(pool, opts)
+	s.ownsPool = true
+	return s, nil
 }
 
 // Guarantees implements [driver.Store].
@@ -105,8 +127,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Notify implements [driver.Notifier]. The notice of a lost hold comes when its connection ends,
-// within a tenth of a second of pg_terminate_backend or a restart of the server.
+// Notify implements [driver.Notifier].
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
@@ -115,12 +136,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 // pool if the Store was opened from a URL.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.ctx.Err() != nil
 	s.stop()
 	s.mu.Unlock()
-	if wasClosed {
-		return nil
-	}
 	s.running.Wait()
 	for _, sess := range s.sessions {
 		sess.mu.Lock()
@@ -141,10 +158,67 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	return s.wrapErr(s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return f(conn.Conn()) }))
+	return wrapErr(s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return f(conn.Conn()) }))
 }
 
 // checkUsable returns the error of a call that cannot be made.
-func (s *Store) checkUsable(ctx context.Context) error {
-	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, s.configErr)
+func (s *Store) checkUsable(ctx context.Context) (err error) {
+	if s.pool == nil {
+		err = fmt.Errorf("%w: the pool is nil", driver.ErrInvalid)
+	}
+	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, err)
+}
+
+// sequenceLockKey is the key of the lock of a transaction that makes or sets a sequence.
+const sequenceLockKey = -7386017462359302110
+
+// raiseToken draws a token, and sets a sequence that is behind the server's clock to a second ahead
+// of it: between the reading and the setting other sessions may draw, a million times for a token to
+// be granted twice. Every session does so before it grants anything. So tokens rise over the loss of
+// the sequence, and over a failover to a server that lacks its latest values and takes more than a
+// second, unless the clock is set back at the same time.
+const raiseToken = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
+	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, (extract(epoch FROM pg_catalog.clock_timestamp())::double precision * 1000000::double precision)::bigint AS clock FROM turn)
+	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn;`
+
+// sequence returns the quoted name of the sequence of tokens.
+func (s *Store) sequence() string {
+	return pgx.Identifier(strings.Split(s.options.TokenSequence, ".")).Sanitize()
+}
+
+// Migrate creates the sequence of Options.TokenSequence if it does not exist, and has one that
+// exists rise, without a cache. The user must be its owner. Every user that locks needs USAGE, SELECT
+// and UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
+func (s *Store) Migrate(ctx context.Context) error {
+	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
+		return err
+	}
+	const text = "SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %[2]s; ALTER SEQUENCE %[2]s AS bigint INCREMENT 1 MAXVALUE %d CACHE 1 NO CYCLE;"
+	_, err := s.pool.Exec(ctx, fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken))+s.raiseToken, pgx.QueryExecModeSimpleProtocol)
+	return wrapErr(err)
+}
+
+// advices says what an error of the server means, and what to do.
+var advices = map[string]string{
+	"42P01": "the sequence of tokens is not there: Store.Migrate creates it",
+	"42501": "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
+	"53200": "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
+	"55000": "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
+	"53300": "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+}
+
+// wrapErr gives an error of the server the advice that it needs, and says whether anything was
+// applied.
+func wrapErr(err error) error {
+	state := pgclient.SQLState(err)
+	if err = pgclient.InOneLine(err); advices[state] != "" {
+		err = fmt.Errorf("%w: %s", err, advices[state])
+	}
+	switch {
+	case pgclient.IsServerNotReady(state):
+		return &driver.RetryError{Err: err}
+	case state != "":
+		return driver.NotApplied(err)
+	}
+	return err
 }

@@ -68,10 +68,14 @@ func TestSequenceLost(t *testing.T) {
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
 	s := open(t, server.Addr, opts)
-	for _, kind := range []string{"CACHE 2", "INCREMENT -1", "CYCLE"} {
+	for _, kind := range []string{"CACHE 2", "INCREMENT -1", "CYCLE", "AS smallint"} {
 		pgtest.Execute(t, server.URL("postgres"), `CREATE SEQUENCE public."Lost Tokens" `+kind)
-		if err := s.Migrate(t.Context()); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Migrate with a sequence that has %s: %v, want ErrInvalid", kind, err)
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Errorf("Migrate with a sequence that has %s: %v", kind, err)
+		}
+		if rises := pgtest.QueryValue[bool](t, s.pool, `SELECT seqincrement = 1 AND seqcache = 1 AND NOT seqcycle AND seqmax = $1
+			FROM pg_sequence WHERE seqrelid = 'public."Lost Tokens"'::regclass`, int64(driver.MaxToken)); !rises {
+			t.Errorf("Migrate leaves a sequence that has %s", kind)
 		}
 		pgtest.Execute(t, server.URL("postgres"), `DROP SEQUENCE public."Lost Tokens"`)
 	}
@@ -96,7 +100,7 @@ func TestFailedAfterLock(t *testing.T) {
 	kept, before, behind := grant(t, s, "kept", time.Minute), grant(t, s, "before", time.Minute), grant(t, s, "behind", time.Minute)
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	releases := []*call{unlocking(s, before), unlocking(s, behind)}
-	attempts := []*call{attempt(s, "granted"), attempt(s, "name"), attempt(s, "name"), attempt(s, "last")}
+	attempts := []*call{attempt(t, s, "granted"), attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "last")}
 	s.sessions[0].send(t.Context(), []*call{releases[0], attempts[0], attempts[1], releases[1], attempts[2], attempts[3]})
 	for _, c := range releases {
 		if !c.done || c.err != nil {
@@ -118,12 +122,12 @@ func TestFailedAfterLock(t *testing.T) {
 }
 
 // attempt returns the call of an Acquire.
-func attempt(s *Store, name string) *call {
+func attempt(t *testing.T, s *Store, name string) *call {
 	key, _ := s.options.Keys(name)
-	e := &entry{owned: owned{name, rand.Text()}, key: key, session: s.sessions[0], until: time.Now().Add(time.Minute)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owners[e.owned] = e
+	e := &entry{owned: owned{name, rand.Text()}, key: key, cancel: func() {}, until: time.Now().Add(time.Minute)}
+	if err := s.enter(e); err != nil {
+		t.Fatal(err)
+	}
 	return &call{function: try, entry: e, ttl: time.Minute}
 }
 
@@ -136,20 +140,7 @@ func unlocking(s *Store, req driver.Request) *call {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	for _, change := range []func(req *driver.Request){
-		func(req *driver.Request) { req.Detached = true },
-		func(req *driver.Request) { req.Limit = driver.Shared },
-		func(req *driver.Request) { req.Floor = 1 },
-	} {
-		req := pgtest.Request("name", time.Minute)
-		change(&req)
-		if _, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("Acquire with %+v: %v, want ErrUnsupported", req, err)
-		}
-	}
-	raw := open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys})
-	for _, s := range []*Store{raw, New(nil, nil), New(raw.pool, &Options{MaxWaiters: -1})} {
+	for _, s := range []*Store{open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys}), New(nil, nil)} {
 		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Acquire: %v, want ErrInvalid", err)
 		}
@@ -170,7 +161,6 @@ func TestURLs(t *testing.T) {
 		"postgres+advisory://host/db?namespace=x&max_waiters=10":           true,
 		"postgres+advisory://host/db?keys=SecretWord":                      false,
 		"postgres+advisory://host/db?keys=raw&namespace=x":                 false,
-		"postgres+advisory://host/db?max_waiters=-1":                       false,
 		"postgres+advisory://host/db?max_waiters=SecretWord":               false,
 		"postgres+advisory://host/db?max_wiaters=SecretWord":               false,
 		"postgres+advisory://user:SecretWord@host:notaport/db":             false,

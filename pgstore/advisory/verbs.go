@@ -14,10 +14,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/retry"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// failurePause is how long a place lasts that cannot wait in the server. Its owner then tries
-// again. The pause limits the load on a server that has no connections left.
+// failurePause is how long a place lasts that cannot wait in the server, for want of a connection,
+// say. Then its owner tries again.
 const failurePause = 250 * time.Millisecond
 
 // An entry is a hold or a place of this Store, or an attempt at a hold. Store.mu guards the fields
@@ -26,11 +27,14 @@ type entry struct {
 	owned
 	key     Key
 	session *session           // that has the key, or tries to get it
-	cancel  context.CancelFunc // ends the wait of a place
+	ttl     time.Duration      // of the hold that a place becomes
+	ctx     context.Context    // of its wait
+	cancel  context.CancelFunc // ends it
 
 	state entryState
 	token int64
 	until time.Time // its end, and, while it is being ended, when that is tried again
+	kept  time.Time // until when the server keeps the session at least, after a wait
 }
 
 // owned is a name and one of its owners.
@@ -47,26 +51,15 @@ const (
 
 // Acquire implements [driver.Store]. A refusal has no Record: nothing is known of the holder.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	if err = errors.Join(s.checkUsable(ctx), lockqueue.Check(&req)); err != nil {
-		return res, err
-	}
-	switch {
-	case req.Tokens > 1:
-		return res, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
-	case req.Limit > 1 || req.Floor > 0 || len(req.Metadata) > 0:
-		return res, fmt.Errorf("%w: an advisory lock is exclusive, and has neither metadata nor a floor of its tokens", driver.ErrUnsupported)
-	case req.Detached:
-		return res, fmt.Errorf("%w: an advisory lock ends with its session", driver.ErrUnsupported)
-	}
 	key, err := s.options.Keys(req.Name)
-	if err != nil {
+	if err = cmp.Or(s.checkUsable(ctx), lockqueue.Check(&req), err); err != nil {
 		return res, err
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, key: key, session: s.sessions[0], until: time.Now().Add(req.TTL + batchTimeout)}
-	s.mu.Lock()
-	err = s.enter(e)
-	s.mu.Unlock()
-	if err != nil {
+	if req.Tokens > 1 || req.Limit > 1 || req.Floor > 0 || len(req.Metadata) > 0 || req.Detached {
+		return res, fmt.Errorf("%w: an advisory lock is exclusive, with one token and no floor of it, has no metadata, and ends with its session", driver.ErrUnsupported)
+	}
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, cancel: func() {}, until: time.Now().Add(req.TTL + batchTimeout)}
+	if err = s.enter(e); err != nil {
 		return res, err
 	}
 	c := &call{function: try, entry: e, ttl: req.TTL}
@@ -81,18 +74,36 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	case c.done:
 		return driver.Result{Granted: true, Token: c.token}, nil
 	}
-	return driver.Result{Waiting: req.Place > 0 && s.place(req, key)}, nil
+	place := &entry{owned: e.owned, key: key, ttl: req.TTL, state: waiting, until: time.Now().Add(req.Place)}
+	return driver.Result{Waiting: req.Place > 0 && s.enter(place) == nil}, nil
 }
 
-// enter records the entry of a new owner, and has it watched. The caller holds s.mu.
+// enter records the entry of a new owner, and has it watched. A place begins to wait, on a session
+// that is spare. The server would grant a session its own keys again: what the session has already,
+// or tries to get, is not sent for another entry.
 func (s *Store) enter(e *entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.ctx.Err() != nil:
 		return driver.ErrClosed
 	case s.owners[e.owned] != nil:
 		return errors.New("this owner has an entry already")
 	}
+	e.session = s.sessions[0]
+	if e.state == waiting {
+		spare := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess != s.sessions[0] && len(sess.keys) == 0 })
+		if spare < 0 {
+			return errors.New("there are waiters enough")
+		}
+		e.session = s.sessions[spare]
+		e.ctx, e.cancel = context.WithCancel(s.ctx)
+		s.running.Go(func() { s.wait(e) })
+	}
 	s.owners[e.owned] = e
+	if e.session.keys[e.key] == nil {
+		e.session.keys[e.key] = e
+	}
 	if !s.watching {
 		s.watching = true
 		s.running.Go(s.watch)
@@ -100,33 +111,21 @@ func (s *Store) enter(e *entry) error {
 	return nil
 }
 
-// place makes a spare session wait for a key, and reports whether there is one.
-func (s *Store) place(req driver.Request, key Key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess != s.sessions[0] && len(sess.keys) == 0 })
-	if i < 0 {
-		return false
+// wait blocks until the server grants the key of a place, its wait is canceled, or the server
+// refuses, and notifies the owner.
+func (s *Store) wait(e *entry) {
+	defer e.cancel()
+	c := &call{function: wait, entry: e, ttl: e.ttl}
+	for again := true; again && e.ctx.Err() == nil; again = pgclient.SQLState(c.err) == lockNotAvailable {
+		e.session.send(e.ctx, []*call{c})
 	}
-	sess := s.sessions[i]
-	ctx, cancel := context.WithCancel(s.ctx)
-	e := &entry{owned: owned{req.Name, req.Owner}, key: key, session: sess, cancel: cancel, state: waiting, until: time.Now().Add(req.Place)}
-	if s.enter(e) != nil {
-		cancel()
-		return false
+	if !c.done {
+		_ = retry.Sleep(e.ctx, failurePause)
+		s.mu.Lock()
+		s.drop(e)
+		s.mu.Unlock()
 	}
-	sess.keys[key] = e
-	s.running.Go(func() {
-		defer cancel()
-		if !sess.wait(ctx, e, req.TTL) {
-			_ = retry.Sleep(ctx, failurePause)
-			s.mu.Lock()
-			s.drop(e)
-			s.mu.Unlock()
-		}
-		s.notices.Send(e.name, e.owner, 0)
-	})
-	return true
+	s.notices.Send(e.name, e.owner, 0)
 }
 
 // drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
@@ -134,7 +133,9 @@ func (s *Store) drop(e *entry) {
 	if s.owners[e.owned] == e {
 		delete(s.owners, e.owned)
 	}
-	e.session.unlist(e)
+	if e.session.keys[e.key] == e {
+		delete(e.session.keys, e.key)
+	}
 }
 
 // watch looks at the connections while there are entries, and ends the entries whose time is over.
@@ -158,7 +159,7 @@ func (s *Store) watch() {
 		s.mu.Unlock()
 		for _, sess := range s.sessions {
 			if sess.mu.TryLock() { // One that is in use fails by itself.
-				sess.look()
+				sess.look(lookInterval)
 				sess.mu.Unlock()
 			}
 		}
@@ -177,8 +178,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 }
 
 // end ends the entry of an owner, and reports whether there was one that nobody else was ending. It
-// follows what the session does for the entry: an attempt until it has a reply, a wait until the
-// cancellation has one.
+// follows what the session does for the entry: an attempt, or a wait, until that has a reply.
 func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	s.mu.Lock()
 	e := s.owners[owner]
@@ -188,63 +188,47 @@ func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	}
 	placed := e.state == waiting
 	e.state = ending
-	if e.cancel != nil {
-		e.cancel()
-	}
 	s.mu.Unlock()
+	e.cancel()
 	c := &call{function: unlock, entry: e}
 	err := e.session.do(ctx, c)
 	return err == nil && (c.done || placed), err
 }
 
-// Renew implements [driver.Store]. It asks the server once for each session, whatever the number of
-// its locks, and has it keep the session for the longest TTL. The session of a place cannot be
-// asked, since it waits: the first one shows that the server replies, behind all attempts. Nothing
-// is asked within a second of the beginning of a wait that has ended with a grant.
+// Renew implements [driver.Store]. What is asked of one session goes together.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	entries, errs := make([]driver.Entry, len(reqs)), make([]error, len(reqs))
-	asked := map[*session][]int{}
-	s.mu.Lock()
-	for i, req := range reqs {
-		switch e := s.owners[owned{req.Name, req.Owner}]; {
-		case e == nil:
-			entries[i].State = driver.Lost
-		case e.state == held && e.session.keeps(req.TTL):
-			entries[i], errs[i] = s.prolong(req, e.session, nil)
-		case e.state == held:
-			asked[e.session] = append(asked[e.session], i)
-		default:
-			asked[s.sessions[0]] = append(asked[s.sessions[0]], i)
-		}
-	}
-	s.mu.Unlock()
 	var group sync.WaitGroup
-	for sess, items := range asked {
-		group.Go(func() {
-			c := &call{function: ping}
-			for _, i := range items {
-				c.ttl = max(c.ttl, reqs[i].TTL)
-			}
-			err := sess.do(ctx, c)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, i := range items {
-				entries[i], errs[i] = s.prolong(reqs[i], sess, err)
-			}
-		})
+	for i, req := range reqs {
+		group.Go(func() { entries[i], errs[i] = s.renew(ctx, req) })
 	}
 	group.Wait()
 	return entries, cmp.Or(errs...)
 }
 
-// prolong applies the answer of a session to a renewal, and returns the entry. A place that was
-// granted meanwhile, in a session of its own, is still one: its owner is being notified. The caller
-// holds s.mu.
-func (s *Store) prolong(req driver.RenewRequest, sess *session, err error) (driver.Entry, error) {
-	e, now := s.owners[owned{req.Name, req.Owner}], time.Now()
+// renew asks the session of a hold whether it is alive, and has the server keep it for the TTL. The
+// session of a place cannot be asked, since it waits: the first one shows that the server replies,
+// behind all attempts. Nothing is asked within a second of the beginning of a wait that has ended
+// with a grant, by the wall clock too: the other one stands still while the machine is suspended.
+func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
+	owner := owned{req.Name, req.Owner}
+	var err error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, sess := s.owners[owner], s.sessions[0]
+	if e != nil && e.state == held {
+		sess = e.session
+	}
+	if e != nil && (e.state != held || time.Until(e.kept) <= req.TTL || time.Until(e.kept.Round(0)) <= req.TTL) {
+		s.mu.Unlock()
+		err = sess.do(ctx, &call{function: ping, ttl: req.TTL})
+		s.mu.Lock()
+		e = s.owners[owner]
+	}
+	now := time.Now()
 	switch {
 	case e == nil || e.state == ending || !now.Before(e.until) || req.Token != 0 && req.Token != e.token:
 		return driver.Entry{State: driver.Lost}, nil
@@ -257,7 +241,7 @@ func (s *Store) prolong(req driver.RenewRequest, sess *session, err error) (driv
 	if e.state == held && e.session == sess {
 		return driver.Entry{State: driver.Held, Token: e.token}, nil
 	}
-	return driver.Entry{State: driver.Waiting}, nil
+	return driver.Entry{State: driver.Waiting}, nil // If it was granted meanwhile, its owner is being notified.
 }
 
 // List implements [driver.Store].
