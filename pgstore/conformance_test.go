@@ -22,17 +22,42 @@ func TestConformancePool(t *testing.T) {
 	t.Parallel()
 	pgtest.Postgres()
 	drivertest.Run(t, drivertest.Harness{New: func(tb testing.TB) drivertest.Backing {
-		server, schema := place(tb)
-		p := proxies{of: map[driver.Store]*faultproxy.Proxy{}}
+		server, schema := pgtest.Postgres(), ""
+		if strings.Contains(tb.Name(), "restart") {
+			server = servers.StartPostgres(tb)
+			migrate(tb, server.URL("postgres"), nil)
+		} else {
+			schema = newSchema(tb)
+		}
+		var ways sync.Map // from a store to its proxy
+		way := func(s driver.Store) *faultproxy.Proxy {
+			proxy, _ := ways.Load(s)
+			return proxy.(*faultproxy.Proxy)
+		}
 		return drivertest.Backing{
 			Open: func(tb testing.TB) driver.Store {
 				proxy := faultproxy.Start(tb, server.Addr)
 				url := strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1)
-				return p.add(New(pgtest.OpenPool(tb, url, "default_query_exec_mode=exec"), &Options{Schema: schema}), proxy)
+				s := New(pgtest.OpenPool(tb, url, "default_query_exec_mode=exec"), &Options{Schema: schema})
+				ways.Store(s, proxy)
+				return s
 			},
-			Fault:   p.fault,
-			Sever:   func(_ testing.TB, s driver.Store) { p.get(s).Reset() },
-			Silence: func(_ testing.TB, s driver.Store) { p.get(s).Hold(faultproxy.Down) }, // until the proxy is closed
+			Fault: func(tb testing.TB, s driver.Store, f drivertest.Fault) {
+				proxy := way(s)
+				if f == drivertest.RequestLost {
+					proxy.LoseRequest(isStatement)
+					return
+				}
+				before := proxy.LostReplies()
+				proxy.LoseReply(isStatement)
+				tb.Cleanup(func() { // The suite lets a store know the result in spite of that.
+					if proxy.LostReplies() == before {
+						tb.Error("no reply was lost")
+					}
+				})
+			},
+			Sever:   func(_ testing.TB, s driver.Store) { way(s).Reset() },
+			Silence: func(_ testing.TB, s driver.Store) { way(s).Hold(faultproxy.Down) }, // until the proxy is closed
 			Restart: func(tb testing.TB) {
 				// The suite takes a name again that was released before a crash.
 				pgtest.Execute(tb, server.URL("postgres"), "CHECKPOINT")
@@ -40,6 +65,11 @@ func TestConformancePool(t *testing.T) {
 			},
 		}
 	}})
+}
+
+// isStatement reports whether a request is of a verb.
+func isStatement(request []byte) bool {
+	return bytes.Contains(request, []byte("FROM ")) && !bytes.Contains(request, []byte("tell("))
 }
 
 // With a server whose transactions are serializable by default.
@@ -77,63 +107,13 @@ func TestConformancePgBouncer(t *testing.T) {
 			drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 				schema := newSchema(tb)
 				return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-					s := New(pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres")), &Options{Schema: schema, Listen: listen})
-					if listen == "" {
-						return struct{ driver.Store }{s} // It sends no notices.
+					if listen == "" { // It sends no notices.
+						pool := pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres"), "default_query_exec_mode=describe_exec")
+						return struct{ driver.Store }{New(pool, &Options{Schema: schema})}
 					}
-					return s
+					return New(pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres")), &Options{Schema: schema, Listen: listen})
 				}}
 			}})
 		})
 	}
-}
-
-// place returns an empty schema: for the cases that restart the server, of one of their own.
-func place(tb testing.TB) (*servers.Postgres, string) {
-	if !strings.Contains(tb.Name(), "restart") {
-		return pgtest.Postgres(), newSchema(tb)
-	}
-	server := servers.StartPostgres(tb)
-	migrate(tb, server.URL("postgres"), nil)
-	return server, DefaultSchema
-}
-
-// proxies are those through which stores reach their server.
-type proxies struct {
-	mu sync.Mutex
-	of map[driver.Store]*faultproxy.Proxy
-}
-
-func (p *proxies) add(s driver.Store, proxy *faultproxy.Proxy) driver.Store {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.of[s] = proxy
-	return s
-}
-
-func (p *proxies) get(s driver.Store) *faultproxy.Proxy {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.of[s]
-}
-
-// fault checks that a reply is lost: the suite lets a store know it in spite of that.
-func (p *proxies) fault(tb testing.TB, s driver.Store, f drivertest.Fault) {
-	proxy := p.get(s)
-	if f == drivertest.RequestLost {
-		proxy.LoseRequest(isStatement)
-		return
-	}
-	before := proxy.LostReplies()
-	proxy.LoseReply(isStatement)
-	tb.Cleanup(func() {
-		if proxy.LostReplies() == before {
-			tb.Error("no reply was lost")
-		}
-	})
-}
-
-// isStatement reports whether a request is of a verb.
-func isStatement(request []byte) bool {
-	return bytes.Contains(request, []byte("FROM ")) && !bytes.Contains(request, []byte("tell("))
 }

@@ -18,15 +18,16 @@
 //
 // A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
 // share one transaction and its wait for the disk, and so do releases and renewals: those of locks
-// with others beside or behind them share a second one. An attempt that is refused and does not
-// wait writes nothing. The store works through poolers, in transaction mode too, and with any
-// default_transaction_isolation. Transactions that the server has undone in favor of others are
-// repeated until the deadline.
+// with others beside or behind them share a second one. An attempt at an exclusive lock without
+// waiters that is refused and does not wait writes nothing. The store works through poolers, in
+// transaction mode too, and with any default_transaction_isolation. Transactions that the server
+// has undone in favor of others are repeated until the deadline.
 //
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
 // a hold, or finds that its time is over, gives the lock to those whose turn it is. Their Store,
-// and that of a hold that is broken, is notified behind that transaction, on the one connection by
-// which it listens. A notification that is lost costs a waiter a third of the time of its place.
+// and that which has acquired a hold that is broken, is notified behind that transaction, on the
+// one connection by which it listens; who has adopted the hold learns of it at its next renewal. A
+// notification that is lost costs a waiter a third of the time of its place.
 //
 // # Other languages
 //

@@ -8,10 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,79 +18,53 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
-// The processes of TestLanguages, and how often each increments the counter.
-const (
-	pythonWorkers, pythonRounds = 4, 50
-	goWorkers, goRounds         = 4, 75
-)
-
-// Four processes of Python, which know acquire_lock and release_lock only, and four of Go increment
-// a counter that only the lock protects.
+// Four processes of Python, which know acquire_lock and release_lock only, and four Clients of Go
+// increment a counter that only the lock protects.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
+	const workers, pythonRounds, goRounds = 4, 50, 75
 	s := open(t)
 	execute(t, s, "CREATE TABLE IF NOT EXISTS @.counter (value integer)")
 	execute(t, s, "INSERT INTO @.counter VALUES (0)")
 	t.Cleanup(func() { pgtest.Execute(t, pgtest.Postgres().URL("postgres"), s.sql("DROP TABLE @.counter")) })
-	url := pgtest.Postgres().URL("postgres")
-	var workers []*exec.Cmd
-	for i := range pythonWorkers {
-		workers = append(workers, exec.Command(python(), "testdata/worker.py", url, s.schema, fmt.Sprint("python-", i), strconv.Itoa(pythonRounds)))
+	python := "/usr/bin/python3" // It sees the packages of the system.
+	if _, err := os.Stat(python); err != nil {
+		python = "python3"
 	}
-	for range goWorkers {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), workerVariable+"="+url, workerVariable+"_SCHEMA="+s.schema)
-		workers = append(workers, cmd)
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Go(func() {
+			cmd := exec.Command(python, "testdata/worker.py", pgtest.Postgres().URL("postgres"), s.schema, fmt.Sprint("python-", i), strconv.Itoa(pythonRounds))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %v: %s", cmd.Args, err, out)
+			}
+		})
+		all.Go(func() {
+			if err := count(t.Context(), openIn(t, s.schema), goRounds); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	for _, cmd := range workers {
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, cmd := range workers {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v: %v", cmd.Args, err)
-		}
-	}
-	if got, want := value[int32](t, s, "SELECT value FROM @.counter"), pythonWorkers*pythonRounds+goWorkers*goRounds; int(got) != want {
+	all.Wait()
+	if got, want := value[int32](t, s, "SELECT value FROM @.counter"), workers*(pythonRounds+goRounds); int(got) != want {
 		t.Errorf("the counter is %d, want %d", got, want)
 	}
 }
 
-// python returns the interpreter that sees the packages of the system.
-func python() string {
-	const system = "/usr/bin/python3"
-	if _, err := os.Stat(system); err == nil {
-		return system
-	}
-	return "python3"
-}
-
-// workerVariable makes the test binary a worker of TestLanguages.
-const workerVariable = "TEST_PGSTORE_WORKER"
-
-func work(url string) error {
-	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	store := New(pool, &Options{Schema: os.Getenv(workerVariable + "_SCHEMA")})
-	defer store.Close()
-	locks := holdfast.New(store, nil)
+// count does in Go what worker.py does.
+func count(ctx context.Context, s *Store, rounds int) error {
+	locks := holdfast.New(s, nil)
 	defer locks.Close()
-	for range goRounds {
+	for range rounds {
 		lock, err := locks.Acquire(ctx, "counter", &holdfast.Options{Metadata: map[string]string{"language": "go"}})
 		if err != nil {
 			return err
 		}
 		var value int
-		if err := pool.QueryRow(ctx, store.sql("SELECT value FROM @.counter")).Scan(&value); err != nil {
+		if err := s.pool.QueryRow(ctx, s.sql("SELECT value FROM @.counter")).Scan(&value); err != nil {
 			return err
 		}
-		if _, err := pool.Exec(ctx, store.sql("UPDATE @.counter SET value = $1"), value+1); err != nil {
+		if _, err := s.pool.Exec(ctx, s.sql("UPDATE @.counter SET value = $1"), value+1); err != nil {
 			return err
 		}
 		if err := lock.Release(); err != nil {
@@ -182,7 +155,7 @@ func TestOwnOpenRow(t *testing.T) {
 		renewals[i] = driver.RenewRequest{Name: fmt.Sprint(i), Owner: "me", TTL: time.Minute}
 		value[bool](t, s, "SELECT @.acquire_lock($1, 'me', 60)", renewals[i].Name)
 	}
-	leaveOpen(t, s, "SELECT FROM @.locks FOR SHARE") // as VerifyTx does
+	leaveOpen(t, s, "SELECT FROM @.locks FOR SHARE")
 	for _, call := range []string{"acquire_lock('1', 'me', 60)", "acquire_lock_token('1', 'me', 60)", "extend_lock('1', 'me', 60)"} {
 		if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
 			t.Errorf("%s: %v, want lock_not_available", call, err)
@@ -192,6 +165,24 @@ func TestOwnOpenRow(t *testing.T) {
 	if _, err := s.Renew(t.Context(), renewals); err == nil || time.Since(began) > 4*time.Second {
 		t.Errorf("Renew of %d locks: %v, after %v", len(renewals), err, time.Since(began))
 	}
+}
+
+// The TTL of acquire_lock counts from the moment at which it has the row.
+func TestTTLBehindOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "late_rows"))
+	req, _ := grant(t, s, "name", time.Minute)
+	release(t, s, req)
+	tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", "name")
+	ended := make(chan struct{})
+	time.AfterFunc(600*time.Millisecond, func() {
+		_ = tx.Rollback(context.Background())
+		close(ended)
+	})
+	if !value[bool](t, s, "SELECT @.acquire_lock('name', 'one', 0.5) AND cardinality((@.look('name')).held) = 1") {
+		t.Error("a lock that is granted is over")
+	}
+	<-ended
 }
 
 // acquire_lock never passes a waiter, and release_lock tells the first. In a transaction that is

@@ -29,7 +29,7 @@ var (
 // Migrate brings the change. Programs of the one before go on calling the functions: what is called
 // in another way, or means something else, gets another name or other arguments. Programs of the
 // next one say so in their log (see dialListener).
-const edition = 8
+const edition = 9
 
 // schema returns the name of the schema, and an error if it cannot be used. PostgreSQL truncates
 // longer ones.
@@ -38,8 +38,8 @@ func (o *Options) schema() (string, error) {
 	if name == "" {
 		name = DefaultSchema
 	}
-	if len(name) > 63 || strings.ContainsAny(name, "\x00@") || strings.HasPrefix(name, "pg_") {
-		return name, fmt.Errorf("%w: the name of the schema has more than 63 bytes, a NUL or an @ in it, or begins with pg_", driver.ErrInvalid)
+	if len(name) > 63 || strings.ContainsAny(name, "\x00@$") || strings.HasPrefix(name, "pg_") {
+		return name, fmt.Errorf("%w: the name of the schema has more than 63 bytes, a NUL, an @ or a $ in it, or begins with pg_", driver.ErrInvalid)
 	}
 	return name, nil
 }

@@ -38,8 +38,7 @@ const (
 // Store listens on a channel of its own, for all of its entries. The payload is the token of an
 // entry, or 0, the tag of its owner, which tells nothing of the secret, and the name.
 type listener struct {
-	direct  *pgx.ConnConfig // of Options.Listen, or nil
-	channel string          // random
+	channel string // random
 	notices notices.Mailbox
 	start   sync.Once
 	waited  context.Context // ends when an entry waits, or at Close
@@ -96,6 +95,8 @@ func (s *Store) listen() {
 			failures = 0
 			s.forward(conn)
 			closeConn(conn)
+		} else if failures == 1 && s.ctx.Err() == nil { // once
+			slog.Warn("holdfast: cannot listen to PostgreSQL, waiters look from time to time instead", "schema", s.schema, "error", err)
 		}
 		if retry.Sleep(s.ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second)) != nil {
 			return
@@ -107,17 +108,11 @@ func (s *Store) listen() {
 func (s *Store) dialListener() (_ *pgx.Conn, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, listenTimeout)
 	defer cancel()
-	var conn *pgx.Conn
-	if s.listener.direct != nil {
-		conn, err = pgx.ConnectConfig(ctx, s.listener.direct)
-	} else if c, spareErr := s.spare.Acquire(ctx); spareErr != nil {
-		err = spareErr
-	} else {
-		conn = c.Hijack()
-	}
+	c, err := s.spare.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
+	conn := c.Hijack()
 	var pid uint32
 	var applied int
 	err = conn.QueryRow(ctx, s.sql("SELECT pg_catalog.pg_backend_pid(), @.edition()"), pgx.QueryExecModeExec).Scan(&pid, &applied)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/memstore"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
@@ -138,42 +137,6 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// When the connection that listens is cut off, all owners look, and notices come again.
-func TestListenerEnds(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Postgres()
-	proxy := faultproxy.Start(t, server.Addr)
-	schema := newSchema(t)
-	s := New(pgtest.OpenPool(t, server.URL("postgres")), &Options{
-		Schema: schema, Listen: strings.Replace(server.URL("postgres"), server.Addr, proxy.Addr(), 1),
-	})
-	t.Cleanup(func() { _ = s.Close() })
-	looks, told := make(chan struct{}, 100), make(chan string, 100)
-	defer s.Notify(func(name, owner string, token int64) {
-		if name == "" {
-			looks <- struct{}{}
-		} else {
-			told <- owner
-		}
-	})()
-	req, _ := grant(t, s, "name", time.Minute)
-	w := wait(t, s, "name", time.Minute)
-	for range 2 {
-		pgtest.Signaled(t, looks)
-		proxy.Reset()
-	}
-	pgtest.Signaled(t, looks)
-	release(t, s, req)
-	select {
-	case owner := <-told:
-		if owner != w.Owner {
-			t.Errorf("%s is told", owner)
-		}
-	case <-time.After(pgtest.Bound):
-		t.Error("nobody is told")
-	}
-}
-
 // A refused attempt writes nothing: no log, no number of a transaction. Nor does a Lookup.
 func TestRefusedAttemptWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -199,7 +162,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	for _, name := range []string{"released", "expired", "awaited", "held", "far ahead"} {
+	for _, name := range []string{"released", "expired", "awaited", "dead", "held", "far ahead"} {
 		req := request(name, time.Minute)
 		if name == "far ahead" {
 			req.Floor = time.Now().Add(12 * time.Hour).UnixMicro()
@@ -207,7 +170,7 @@ func TestSweep(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if name == "awaited" {
+		if name == "awaited" || name == "dead" {
 			wait(t, s, name, time.Hour)
 		}
 		if name == "released" {
@@ -215,11 +178,35 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	execute(t, s, "UPDATE @.locks SET expires = now() - interval '2 hours', last_token = last_token - 8000000000 WHERE name <> 'held'")
-	if n := value[int64](t, s, "SELECT @.sweep_locks()"); n != 2 {
-		t.Errorf("%d rows are swept, want 2", n)
+	execute(t, s, "UPDATE @.places SET expires = now() WHERE name = 'dead'")
+	if n := value[int64](t, s, "SELECT @.sweep_locks()"); n != 3 {
+		t.Errorf("%d rows are swept, want 3", n)
 	}
 	if left := value[string](t, s, "SELECT string_agg(name, ' ' ORDER BY name) FROM @.locks"); left != "awaited far ahead held" {
 		t.Errorf("left are %s", left)
+	}
+}
+
+// Tokens rise among those that wait, and after them, also ahead of the clock.
+func TestTokensAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	req, last, reqs := request("name", time.Minute), int64(0), []driver.Request{}
+	req.Floor = time.Now().Add(12 * time.Hour).UnixMicro()
+	for i := range 4 {
+		res, err := s.Acquire(t.Context(), req)
+		if err != nil || res.Token <= last {
+			t.Errorf("entry %d: %+v, %v, behind the token %d", i, res, err, last)
+		}
+		last, reqs = res.Token+int64(max(req.Tokens, 1))-1, append(reqs, req)
+		req = request("name", time.Minute)
+		req.Place, req.Tokens = time.Minute, 1+i*7
+	}
+	for _, req := range reqs {
+		release(t, s, req)
+	}
+	if _, token := grant(t, s, "name", time.Minute); token <= last {
+		t.Errorf("after all of them a grant has the token %d, and %d was given before", token, last)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 var schemas struct {
 	sync.Mutex
 	conn *pgx.Conn // that empties them

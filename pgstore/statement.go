@@ -39,14 +39,22 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // acquireInTime is the pool as a source, or one connection beside it if the pool has none free
-// after a second, so that no lock is lost while other work uses up the pool.
+// after a second, or half of the time of a renewal, so that no lock is lost while other work uses up
+// the pool. If that connection leads around a pooler, it comes first.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
-	first, cancel := context.WithTimeout(ctx, time.Second)
+	from, other, patience := s.acquire, s.spare.Acquire, time.Second
+	if s.direct != nil {
+		from, other = other, from
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, (time.Until(deadline)-graceTime)/2)
+	}
+	first, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c, err := s.acquire(first)
-	if err != nil && first.Err() != nil {
-		if spare, spareErr := s.spare.Acquire(ctx); spareErr == nil {
-			return spare, nil
+	c, err := from(first)
+	if err != nil && (first.Err() != nil || s.direct != nil) {
+		if second, secondErr := other(ctx); secondErr == nil {
+			return second, nil
 		}
 	}
 	return c, err

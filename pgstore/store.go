@@ -26,8 +26,9 @@ type Options struct {
 	// to exclude each other need the same. It belongs to the locks alone: [Store.Migrate] makes it.
 	Schema string
 
-	// Listen is the URL of the server itself, if the connections of the pool lead to a pooler. On
-	// one connection there the store listens for notices. "" means the address of the pool.
+	// Listen is the URL of the same database at the server itself, if the connections of the pool
+	// lead to a pooler. On one connection there the store listens for notices, and on one more it
+	// renews locks while other work uses up the pool. "" means the address of the pool.
 	Listen string
 }
 
@@ -35,8 +36,9 @@ type Options struct {
 // methods may be called from many goroutines at once.
 type Store struct {
 	pool       *pgxpool.Pool
-	ownsPool   bool          // Close closes the pool as well
-	spare      *pgxpool.Pool // of one connection: for renewals that find no other, and the listener's
+	ownsPool   bool            // Close closes the pool as well
+	spare      *pgxpool.Pool   // of one connection: for renewals that find no other, and the listener's
+	direct     *pgx.ConnConfig // of Options.Listen, or nil
 	schema     string
 	quoted     string // the schema, for SQL
 	configErr  error  // returned by every call if the arguments of New are invalid
@@ -76,14 +78,19 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		if err != nil {
 			s.configErr = cmp.Or(s.configErr, fmt.Errorf("%w: the address to listen at: %s", driver.ErrInvalid, pgclient.ParseErrReason(err)))
 		}
-		s.listener.direct = config
+		s.direct = config
 	}
 	if pool == nil {
 		s.configErr = cmp.Or(s.configErr, fmt.Errorf("%w: the pool is nil", driver.ErrInvalid))
 		return s
 	}
 	config := pool.Config()
+	// By that mode an unnamed statement is described and executed apart, as a pooler cannot know.
+	s.unprepared.Store(config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec)
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
+	if s.direct != nil {
+		config.ConnConfig, config.BeforeConnect, config.AfterConnect = s.direct, nil, nil
+	}
 	config.ConnConfig.OnNotification = nil // The listener waits for notifications.
 	spare, err := pgxpool.NewWithConfig(context.Background(), config)
 	s.spare, s.configErr = spare, cmp.Or(s.configErr, err)
@@ -126,7 +133,7 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 func (s *Store) Schema() string { return s.quoted }
 
 // Listens reports whether there is an address for notices beside the pool (Options.Listen).
-func (s *Store) Listens() bool { return s.listener.direct != nil }
+func (s *Store) Listens() bool { return s.direct != nil }
 
 // WithConn calls f with a connection of the store's pool, for statements of the caller.
 func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {

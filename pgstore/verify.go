@@ -20,6 +20,7 @@ var ErrNotHolder = errors.New("the lock is not held under this token any more")
 type Held interface {
 	FullName() string // in the store
 	Token() int64
+	Err() error // why it has ended
 }
 
 // VerifyTx makes a transaction of the caller's depend on a lock: it returns [ErrNotHolder] unless
@@ -33,22 +34,25 @@ type Held interface {
 // transaction after a failure of serialization (SQLSTATE 40001): the lock has been renewed, or has
 // ended, since the transaction's snapshot.
 //
-// The database must be that of the locks. The hold can be prolonged meanwhile when the transaction
-// has ended: keep it shorter than the TTL.
+// The database must be that of the locks. End the transaction before Release: it does not keep out
+// the goroutines of the same Client to which that may pass the lock on.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx, lock Held) error {
 	_, err := tx.Exec(ctx, s.sql("SELECT @.verify($1, $2)"), pgx.QueryExecModeExec, lock.FullName(), lock.Token())
-	return s.verifyErr(ctx, err)
+	return s.verifyErr(ctx, lock, err)
 }
 
 // VerifySQLTx is VerifyTx for a transaction of package database/sql, with any driver.
 func (s *Store) VerifySQLTx(ctx context.Context, tx *sql.Tx, lock Held) error {
 	_, err := tx.ExecContext(ctx, s.sql("SELECT @.verify($1, $2)"), lock.FullName(), lock.Token())
-	return s.verifyErr(ctx, err)
+	return s.verifyErr(ctx, lock, err)
 }
 
-func (s *Store) verifyErr(ctx context.Context, err error) error {
+func (s *Store) verifyErr(ctx context.Context, lock Held, err error) error {
 	if err == nil {
-		return nil
+		if err = lock.Err(); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNotHolder, err)
+		}
+		return err
 	}
 	if pgclient.SQLState(err) == "HF001" {
 		return fmt.Errorf("%w: %w", ErrNotHolder, pgclient.InOneLine(err))

@@ -18,10 +18,12 @@ import (
 type heldLock struct {
 	name  string
 	token int64
+	err   error
 }
 
 func (h heldLock) FullName() string { return h.name }
 func (h heldLock) Token() int64     { return h.token }
+func (h heldLock) Err() error       { return h.err }
 
 // A holder that was overtaken around its write commits nothing if it verifies its lock in the same
 // transaction, and does without.
@@ -55,7 +57,7 @@ func TestVerifyTx(t *testing.T) {
 			t.Error(err)
 		}
 		if i%4 < 2 {
-			if err = s.VerifySQLTx(t.Context(), tx, heldLock{"name", token}); !errors.Is(err, ErrNotHolder) {
+			if err = s.VerifySQLTx(t.Context(), tx, heldLock{"name", token, nil}); !errors.Is(err, ErrNotHolder) {
 				t.Errorf("VerifySQLTx of a holder that was overtaken: %v", err)
 			}
 		}
@@ -85,8 +87,11 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	tx := pgtest.Begin(t, pool)
-	if err := s.VerifyTx(t.Context(), tx, heldLock{"name", res.Token + 7}); err != nil {
+	if err := s.VerifyTx(t.Context(), tx, heldLock{"name", res.Token + 7, nil}); err != nil {
 		t.Fatal(err)
+	}
+	if got := state(t, s, req); got != driver.Held {
+		t.Errorf("beside a transaction that has verified the lock a renewal is answered %v", got)
 	}
 	time.Sleep(req.TTL) // The end of the hold is by the clock of the server.
 	verify := func(lock heldLock) error {
@@ -94,7 +99,7 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		defer tx.Rollback(t.Context())
 		return s.VerifyTx(t.Context(), tx, lock)
 	}
-	if err := verify(heldLock{"name", res.Token}); !errors.Is(err, ErrNotHolder) {
+	if err := verify(heldLock{"name", res.Token, nil}); !errors.Is(err, ErrNotHolder) {
 		t.Errorf("VerifyTx after the end of the hold: %v", err)
 	}
 	if res, err := s.Acquire(t.Context(), request("name", time.Minute)); !driver.IsNotApplied(err) {
@@ -103,12 +108,28 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	grant(t, s, "name", time.Minute)
+	over, token := grant(t, s, "awaited", time.Second)
+	w := wait(t, s, "awaited", time.Minute)
+	tx = pgtest.Begin(t, pool)
+	if err := s.VerifyTx(t.Context(), tx, heldLock{"awaited", token, nil}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(over.TTL)
+	if got := state(t, s, w); got != driver.Waiting {
+		t.Errorf("beside a transaction that has verified the lock a waiter is %v", got)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(t, s, w); got != driver.Held {
+		t.Errorf("after the transaction a waiter is %v", got)
+	}
+	_, current := grant(t, s, "name", time.Minute)
 	kept, token := grant(t, s, "kept", time.Minute)
 	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "kept", Owner: kept.Owner, Keep: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	for _, held := range []heldLock{{"name", res.Token}, {"name", res.Token + 8}, {"never", 1}, {"kept", token}} {
+	for _, held := range []heldLock{{"name", res.Token, nil}, {"name", res.Token + 8, nil}, {"never", 1, nil}, {"kept", token, nil}, {"name", current, errors.New("released")}} {
 		if err := verify(held); !errors.Is(err, ErrNotHolder) {
 			t.Errorf("VerifyTx of %v: %v", held, err)
 		}
@@ -126,7 +147,7 @@ func TestVerifyTxKeepsOthersOut(t *testing.T) {
 		if res, err = s.Acquire(t.Context(), reader); err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(heldLock{"readers", res.Token}); err != nil {
+		if err := verify(heldLock{"readers", res.Token, nil}); err != nil {
 			t.Errorf("VerifyTx of a reader: %v", err)
 		}
 	}
@@ -161,7 +182,7 @@ func TestVerifyTxOfOldSnapshot(t *testing.T) {
 		if ended, err := s.Break(t.Context(), "slots", res.Token); err != nil || len(ended) != 1 {
 			t.Fatal(ended, err)
 		}
-		err = s.VerifyTx(t.Context(), tx, heldLock{"slots", res.Token})
+		err = s.VerifyTx(t.Context(), tx, heldLock{"slots", res.Token, nil})
 		if !errors.Is(err, ErrNotHolder) && pgclient.SQLState(err) != "40001" {
 			t.Errorf("%s: VerifyTx of a hold that was broken: %v", level, err)
 		}

@@ -8,6 +8,7 @@ DECLARE
     v_fault  text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    PERFORM set_config('quote_all_identifiers', 'off', true); -- for the names of types
     WITH trusted AS (
         SELECT r.oid FROM pg_roles AS r, pg_roles AS me
          WHERE me.rolname = current_user

@@ -101,8 +101,9 @@ BEGIN
          WHERE a.item = array_position(p_names, a.name) AND a.floor <= v_micros + 86400000000
            AND NOT EXISTS (SELECT FROM locks AS o WHERE o.name = a.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
             ON CONFLICT (name) DO UPDATE
-           SET owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since, expires = excluded.expires,
-               holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
+           SET name = excluded.name, -- so that it waits for those that have verified the lock
+               owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since,
+               expires = clock_timestamp() + (excluded.expires - v_now), holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
                token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
          WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
         RETURNING array_position(p_names, l.name), 'held', l.token, NULL::jsonb, NULL::text[];
@@ -150,7 +151,7 @@ BEGIN
         IF outcome = 'waiting' THEN
             INSERT INTO places
             VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.place), r.holder, r.metadata::jsonb, p_channel);
-            UPDATE locks AS l SET last_token = token + r.tokens - 1, others = true WHERE l.name = r.name;
+            UPDATE locks AS l SET last_token = acquire.token + r.tokens - 1, others = true WHERE l.name = r.name;
         ELSIF outcome = 'held' AND v_holds = 0 THEN
             UPDATE locks AS l
                SET owner = r.owner, token = acquire.token, tokens = r.tokens, lim = r.lim, kept = false, since = v_now, expires = v_now + span(r.ttl),
@@ -189,7 +190,7 @@ BEGIN
         told := '{}';
         IF p_patient THEN
             BEGIN
-                PERFORM FROM locks AS l WHERE l.name = r.name FOR UPDATE;
+                PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
             EXCEPTION WHEN lock_not_available THEN
                 IF cardinality(p_names) = 1 THEN
                     RAISE;
@@ -198,13 +199,14 @@ BEGIN
                 CONTINUE;
             END;
         END IF;
-        SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED;
+        SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             CONTINUE WHEN EXISTS (SELECT FROM locks AS l WHERE l.name = r.name);
             RETURN NEXT;
             CONTINUE;
         END IF;
-        IF v_others THEN
+        -- Those that have verified the lock hold up its others, and not its renewal.
+        IF v_others AND EXISTS (SELECT FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED) THEN
             told := settle(r.name, r.owner);
         END IF;
         v_end := clock_timestamp() + span(r.ttl);
@@ -373,6 +375,7 @@ DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
 BEGIN
+    PERFORM settle(o.name, '') FROM (SELECT l.name FROM locks AS l WHERE l.others AND l.expires <= v_idle LIMIT 1000 FOR UPDATE SKIP LOCKED) AS o;
     DELETE FROM locks AS l WHERE l.name IN (
         SELECT o.name FROM locks AS o WHERE NOT o.others AND o.expires <= v_idle AND o.last_token < micros(v_idle) LIMIT 10000 FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -384,9 +387,9 @@ END $$
 CREATE OR REPLACE FUNCTION verify(p_lock_name text, p_token bigint) RETURNS void
 @verb@ AS $$
 BEGIN
-    PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR SHARE;
+    PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR KEY SHARE; -- A renewal need not wait for it.
     -- Where the snapshot is that of the transaction, a hold that has ended since is an error, 40001.
-    PERFORM FROM holds AS h WHERE h.name = p_lock_name AND h.token <= p_token AND p_token < h.token + h.tokens FOR SHARE;
+    PERFORM FROM holds AS h WHERE h.name = p_lock_name AND h.token <= p_token AND p_token < h.token + h.tokens FOR KEY SHARE;
     IF NOT EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.hold AND NOT e.kept AND e.expires > clock_timestamp()
                       AND e.token <= p_token AND p_token < e.token + e.tokens) THEN
         RAISE EXCEPTION 'the lock % is not held under the token %', p_lock_name, p_token USING ERRCODE = 'HF001';
