@@ -21,25 +21,20 @@ var errAgain = errors.New("the owner has an entry already")
 
 // Acquire implements [driver.Store].
 //
-// One transaction takes a name that is free. Otherwise the reply has the queue. With a Place, the
-// next one makes an entry, whatever has come since. Without, it makes a hold, if that would hold
-// and nothing has come. Another follows only if that one has changed nothing.
+// One transaction takes a name that is free. Otherwise the reply has the queue, and if the owner
+// would hold, or has a Place, the next one makes an entry, whatever has come since. One without a
+// Place that does not hold is ended again. Another follows only if that one has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	if err = s.check(ctx); err != nil {
-		return res, err
-	}
 	switch {
-	case req.Limit < 0 || req.Limit > driver.Shared:
-		return res, fmt.Errorf("%w: a limit of %d", driver.ErrInvalid, req.Limit)
-	case req.Tokens > 1:
-		return res, fmt.Errorf("%w: a grant has one token", driver.ErrInvalid)
+	case req.Limit < 0 || req.Tokens > 1:
+		return res, fmt.Errorf("%w: a limit of %d, or more than one token", driver.ErrInvalid, req.Limit)
 	case req.Floor > 0:
 		return res, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
 	}
 	id, keys := [2]string{req.Name, req.Owner}, s.lockKeys+req.Name+"\x00"
-	look := s.queueOp(req.Name)
+	look := getInOrder(keys, 0)
 	var q queue // as of the last transaction; before the first one, that of a free name
-	for try, isReplaced := 0, false; ; try++ {
+	for try := 0; ; try++ {
 		if try > 1 {
 			if err = retry.Sleep(ctx, retry.Backoff(try-2, 2*time.Millisecond, 100*time.Millisecond)); err != nil {
 				return res, driver.NotApplied(err)
@@ -47,14 +42,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		}
 		own := &record{
 			Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
-			Metadata: req.Metadata,
+			Metadata: req.Metadata, name: req.Name,
 		}
 		next := q.with(own)
-		isHold, anyway, ttl := next.waiting() == 0, try > 0 && req.Place > 0, req.TTL
+		isHold, ttl := next.waiting() == 0, req.TTL
 		switch {
-		case anyway && isHold: // unless another comes before it
+		case isHold && try > 0: // unless another comes before it
 			ttl = max(req.TTL, req.Place)
-		case anyway:
+		case !isHold && req.Place > 0:
 			ttl = req.Place
 		case !isHold:
 			return driver.Result{Held: q.records[0].public(q.waiting())}, nil
@@ -76,50 +71,52 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		s.entries[id], own.Base = e, s.base
 		s.mu.Unlock()
 		value, _ := json.Marshal(own)
-		own.kv = &mvccpb.KeyValue{Key: []byte(keys + strconv.Itoa(slot)), Value: value, Lease: int64(l.id)}
+		own.key, own.value, own.lease = keys+strconv.Itoa(slot), string(value), l.id
 		conditions := []clientv3.Cmp{
 			// No cluster has lost its data, and nobody has deleted all keys of the prefix.
 			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(own.Base, 10)),
-			clientv3.Compare(clientv3.CreateRevision(own.key()), "=", 0),
+			clientv3.Compare(clientv3.CreateRevision(own.key), "=", 0),
 		}
-		if !anyway {
-			hasNone := clientv3.Compare(clientv3.CreateRevision(keys), "<", q.revision+1)
-			conditions = append(conditions, hasNone.WithPrefix())
+		if try == 0 {
+			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(keys), "=", 0).WithPrefix())
 		}
-		put := clientv3.OpPut(own.key(), string(value), clientv3.WithLease(l.id))
-		otherwise := []clientv3.Op{look}
-		if own.Base == 0 || q.revision > 0 { // It may not be the base any more.
-			otherwise = append(otherwise, clientv3.OpGet(s.baseKey))
-		}
-		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, otherwise...)
+		put := clientv3.OpPut(own.key, own.value, clientv3.WithLease(l.id))
+		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, look, clientv3.OpGet(s.baseKey))
 		var found queue
 		if err == nil {
-			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, nil)
 		}
 		s.mu.Lock()
 		if resp != nil && resp.Succeeded {
-			own.kv.CreateRevision, own.kv.ModRevision = found.revision, found.revision
+			own.created, own.modified = found.revision, found.revision
 			next = found.with(own)
 			// What has the lease of a place is told, and renewed.
 			e.record, e.held = own, err == nil && next.waiting() == 0 && ttl >= req.TTL
-			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: own.token()}
-			if res.Waiting {
-				e.until = e.until.Add(req.Place - ttl)
-				if len(found.records) > 0 {
+			if !e.held && req.Place == 0 { // Another came before it.
+				s.mu.Unlock()
+				if _, endErr := s.endEntry(ctx, e, 0, false); endErr != nil {
+					return res, fmt.Errorf("an entry that does not hold has not ended: %v", endErr) // It is in doubt.
+				}
+				if err == nil {
 					res.Held = found.records[0].public(found.waiting())
 				}
+				return res, err
 			}
-			s.mu.Unlock()
+			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: own.token()}
+			if res.Waiting {
+				e.until, res.Held = e.until.Add(req.Place-ttl), next.records[0].public(next.waiting())
+			}
 			s.watch(e, next)
+			s.mu.Unlock()
 			return res, err
 		}
 		isOpen := err != nil && !driver.IsNotApplied(err)
 		// The lease may be lost, or have a key of somebody else.
-		again := !isReplaced && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied))
+		again := try < 2 && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied))
 		if again || isOpen && !errors.Is(err, rpctypes.ErrNoSpace) {
 			// What arrives late must not live as long as the Store: its lease is given up. Without
 			// space the server may have applied it, and does not later.
-			s.giveUp(l)
+			l.seconds = 0
 		}
 		if !isOpen { // else Renew tells what has become of it
 			s.forget(e)
@@ -127,16 +124,14 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		s.mu.Unlock()
 		switch {
 		case again:
-			isReplaced = true
 		case err != nil:
 			return res, err
 		case found.of(req.Owner) != nil:
 			return res, errAgain
 		default:
-			if q = found; len(resp.Responses) > 1 {
-				if err = s.noteBase(ctx, resp.Responses[1].GetResponseRange().Kvs); err != nil {
-					return res, err
-				}
+			q = found
+			if err = s.noteBase(ctx, resp.Responses[1].GetResponseRange().Kvs); err != nil {
+				return res, err
 			}
 		}
 	}
@@ -148,7 +143,7 @@ func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 	if len(kvs) == 0 {
 		isAbsent := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)
 		base := strconv.FormatInt(s.wall().UnixMicro(), 10)
-		_, err := s.write(ctx, "", []clientv3.Cmp{isAbsent}, []clientv3.Op{clientv3.OpPut(s.baseKey, base)})
+		_, err := s.do(ctx, true, clientv3.OpTxn([]clientv3.Cmp{isAbsent}, []clientv3.Op{clientv3.OpPut(s.baseKey, base)}, nil))
 		return driver.NotApplied(err)
 	}
 	base, err := strconv.ParseInt(string(kvs[0].Value), 10, 64)

@@ -144,7 +144,7 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		Open: func(tb testing.TB) driver.Store {
 			c := dial(tb, cluster)
 			s := New(c.Client, &Options{Prefix: prefix})
-			s.writes.Bound, s.reads.Bound = patient, patient
+			s.writes.Bound = patient
 			mu.Lock()
 			defer mu.Unlock()
 			clients[s] = c
@@ -157,11 +157,14 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 		},
 		Occupy: func(tb testing.TB, name string, way int) bool {
 			s := New(dial(tb, cluster).Client, &Options{Prefix: prefix})
+			defer s.Close()
 			strangers := [][2]string{
 				{s.entriesKey(name) + fmt.Sprint(0), "not a record"},
 				{s.entriesKey(name) + fmt.Sprint(0), "{}"},
 				{s.entriesKey(name) + fmt.Sprint(0), `{"base":1,"holder":"somebody","since":-9000000000000000000}`},
 				{s.entriesKey(name), `{"base":9007199254740991,"kept":true}`},
+				{s.entriesKey(name), `{"base":1,"limit":-1}`},
+				{s.entriesKey(name), `{"base":1,"metadata":{"key":"\u001b"}}`},
 			}
 			if way >= len(strangers) {
 				return false

@@ -1,12 +1,7 @@
 // Package etcdstore keeps locks in etcd, version 3.4 or later, over its official client.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
-//	if err != nil {
-//		return err
-//	}
-//	defer client.Close()
 //	locks := holdfast.New(etcdstore.New(client, nil), nil)
-//	defer locks.Close()
 //
 // A program without a client of its own imports the package for its URLs, and calls
 // holdfast.Open(ctx, "etcd://localhost:2379", nil).
@@ -19,35 +14,34 @@
 //
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
-// the client of that place is notified. A hold is watched from the age of 50 ms on, so its client
-// learns at once that it was broken or deleted by hand. What a watch misses, as while a member
-// hangs, the next renewal finds.
+// the client of that place is notified. So is that of a hold that is broken or deleted by hand,
+// from its age of 50 ms on. What a watch misses, as while a member hangs, the next renewal finds.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
-// the end of the lease if the process is gone. A lease without entries ends by its time.
+// the end of the lease if the process is gone.
 //
 // Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
 // a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
-// so tokens are above those of other stores, and of a cluster that has lost its data. A cluster is
-// a quorum itself, and no node of one (package quorumstore). The secret of an owner is nowhere in
-// etcd.
+// so tokens are above those of a cluster that has lost its data, and of another store before. Who
+// comes back from another store deletes the key PREFIX/base first. No secret of an owner is in
+// etcd. A cluster is a quorum itself, and no node of one (package quorumstore).
 //
 // # What can go wrong
 //
 // Leases have whole seconds, 2 s at least by default. A hold, a place and a keep may last up to 4 s
-// longer than requested (see Guarantees().Grain). When a process dies, or its Store is closed, what
-// it leaves on a lease of several entries ends within the TTL and 4 s from then: a hold may last a
-// third of its TTL longer, and one with NoRenew, or detached, its whole TTL. An adopted hold lasts
-// as long as the lease that it had shared, if that is longer than requested. Each change of the
-// leader starts the time of all leases anew, and a server of 3.4 ends one as much later as its wall
-// clock was set back meanwhile. None ends sooner.
+// longer than requested. When a process dies, or its Store is closed, what it leaves on a lease of
+// several entries ends within the TTL and 4 s from then: a hold may last a third of its TTL longer,
+// and one with NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that
+// it had shared, if that is longer than requested. Each change of the leader starts the time of all
+// leases anew, and a server of 3.4 ends one as much later as its wall clock was set back meanwhile.
+// None ends sooner. A ReleaseKeep that is sent again leaves an empty lease for the time of the keep.
+// A place whose key is deleted by hand may be told that it holds, until its renewal 0.1 s later.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
-// no lease, no keep, and no lock but a few under load, and the errors show it. It still renews and
-// releases, except that no hold is renewed whose lease an Acquire without an answer had requested
-// as well: the server must grant another one.
+// no lease, no keep, and no lock but a few under load. It still renews and releases, except that no
+// hold is renewed whose lease an Acquire without an answer had requested as well.
 //
 // A server goes through the keys that a name has had since the last compaction in every request for
 // the name: one, and some more if it had waiters. Automatic compaction is advised.
@@ -55,10 +49,8 @@
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost
 // their disks, forget locks like any store; without --bump-revision, tokens go on from those of the
-// snapshot. A lock that was over and that a snapshot brings back may block its name for as long as
-// its client renews others. That client notices the restoration by a revision that falls, which it
-// does not with --bump-revision, or without an entry from after the snapshot. Each of two clusters
-// grants a lock: all addresses must be of one.
+// snapshot. What a snapshot brings back that was over ends only if a client of it notices a
+// revision that falls. Each of two clusters grants a lock: all addresses must be of one.
 //
 // A client of the caller writes some four lines a second on standard error while there is no
 // connection, unless its Config has Logger: zap.NewNop(). With a user, on a server of 3.4, it fails
@@ -83,7 +75,6 @@
 //	etcds://host:2379/prefix?ca_file=ca.pem&cert_file=c.pem&key_file=k.pem&server_name=name
 //
 // etcds uses TLS; all parameters are optional. The port is 2379 and the prefix holdfast/ by
-// default. Keys begin with the path and a slash. The user and the password are those of the
-// environment variables HOLDFAST_ETCD_USER and HOLDFAST_ETCD_PASSWORD, or in the URL. They are
-// checked when the store is opened.
+// default. The user and the password are those of the environment variables HOLDFAST_ETCD_USER and
+// HOLDFAST_ETCD_PASSWORD, or in the URL. They are checked when the store is opened.
 package etcdstore

@@ -23,21 +23,17 @@ const (
 	// serves all entries.
 	slack = time.Second
 
-	// grain is slack, and a second by rounding up, and what the server is late: it looks for leases
-	// that have expired twice a second, and ends one in a transaction.
+	// grain is slack, and a second by rounding up, and what the server is late.
 	grain = 4 * time.Second
-
-	leaseBits = 23 // of the number of a lease, of those of one Store; the others are the Store's
 )
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. It ends by its time alone. One that is given up is not in Store.leases any
-// more: entries leave it when they are renewed. The goroutine with Store.turn changes a lease, with
+// renewed themselves. It ends by its time alone. The goroutine with Store.turn changes a lease, with
 // Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
-	seconds int64
+	seconds int64     // 0 for one that is given up: entries leave it when they are renewed
 	certain time.Time // It lasts until then at least.
 }
 
@@ -46,16 +42,6 @@ type lease struct {
 func (l *lease) lasts(t time.Time) bool {
 	return !l.certain.Before(t) && !l.certain.Round(0).Before(t.Round(0))
 }
-
-// giveUp has new entries made on another lease. The caller holds s.mu.
-func (s *Store) giveUp(l *lease) {
-	if s.leases[l.seconds] == l {
-		delete(s.leases, l.seconds)
-	}
-}
-
-// isOurs reports whether a lease is one of this Store: it chooses the numbers of its leases.
-func (s *Store) isOurs(id clientv3.LeaseID) bool { return int64(id)>>leaseBits == s.session>>leaseBits }
 
 func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
@@ -66,13 +52,14 @@ func leaseSeconds(ttl time.Duration) int64 {
 // certain counts from before the request.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	for hasTurn := false; ; hasTurn = true {
+		now, l := time.Now(), &lease{seconds: seconds} // to be granted
 		s.mu.Lock()
-		if s.alive.Err() == nil {
-			s.sweeper.Do(func() { s.group.Go(s.sweep) })
-		}
-		l := s.leases[seconds]
-		if l == nil || !l.lasts(time.Now()) {
-			l = &lease{seconds: seconds} // to be granted
+		for id, other := range s.leases {
+			if !other.lasts(now) {
+				delete(s.leases, id)
+			} else if other.seconds == seconds {
+				l = other
+			}
 		}
 		isReady := l.lasts(end)
 		s.mu.Unlock()
@@ -88,43 +75,40 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
-		var sent time.Time
-		id, left := l.id, int64(0)
+		id, certain := l.id, now
 		err := s.send(ctx, true, func(ctx context.Context) (err error) {
-			if sent = time.Now(); l.id != 0 {
-				left, err = s.keepAlive(ctx, id)
-				return err
+			sent, left := time.Now(), int64(0)
+			if l.id != 0 {
+				left, err = s.keepAlive(ctx, l.id)
+			} else {
+				var resp *pb.LeaseGrantResponse // The client's Grant hides that there is no leader.
+				resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds}, grpc.WaitForReady(true))
+				id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
 			}
-			s.grants++
-			req := &pb.LeaseGrantRequest{ID: s.session | s.grants%(1<<leaseBits), TTL: seconds}
-			resp, err := s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true)) // The client's hides that there is no leader.
-			id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
+			certain = sent.Add(time.Duration(left) * time.Second)
 			return err
 		})
-		isDenied := l.id != 0 && errors.Is(err, rpctypes.ErrPermissionDenied) // It has a key of somebody else.
-		if err != nil && !isDenied && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.mu.Lock()
+		switch isNew := l.id == 0; {
+		case err == nil:
+			if l.id, l.certain = id, certain; isNew {
+				s.leases[l.id] = l
+			}
+		case !isNew && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied)):
+			l.seconds = 0 // It is over, or has a key of somebody else. The next one is new.
+			err = nil
+		}
+		s.mu.Unlock()
+		if err != nil {
 			return nil, driver.NotApplied(err)
 		}
-		s.mu.Lock()
-		if err != nil { // The next one is new.
-			s.giveUp(l)
-			s.mu.Unlock()
-			continue
-		}
-		if l.id == 0 {
-			l.id, s.leases[seconds] = id, l
-		}
-		l.certain = sent.Add(time.Duration(left) * time.Second)
-		s.mu.Unlock()
 	}
 }
 
 // keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
 // stream stays open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
-	var resp *pb.LeaseKeepAliveResponse
-	var streamCtx context.Context
-	isNew := s.stream == nil
+	isNew, streamCtx := s.stream == nil, context.Context(nil)
 	if isNew {
 		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
@@ -132,6 +116,7 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64,
 	if isNew {
 		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
 	}
+	var resp *pb.LeaseKeepAliveResponse
 	if err == nil {
 		_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
 		resp, err = s.stream.Recv()

@@ -26,9 +26,8 @@ import (
 //	lock/NAME\x00SLOT  an entry: its record
 //	base               what is added to create revisions
 //
-// The entries of a name are in the order of their create revisions. So what ends an entry admits
-// the next in the same revision. Slots are used again: a server goes through all keys that a name
-// has had since the last compaction.
+// The entries of a name are in the order of their create revisions. Slots are used again: a server
+// goes through all keys that a name has had since the last compaction.
 
 // hashOf returns what the store keeps of an owner, so that no secret is in etcd.
 func hashOf(owner string) string {
@@ -46,30 +45,20 @@ type record struct {
 	Kept     bool              `json:"kept,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 
-	name string
-	kv   *mvccpb.KeyValue
+	name, key, value  string
+	created, modified int64 // revisions
+	lease             clientv3.LeaseID
 }
 
-func (r *record) key() string             { return string(r.kv.Key) }
-func (r *record) token() int64            { return r.Base + r.kv.CreateRevision }
-func (r *record) lease() clientv3.LeaseID { return clientv3.LeaseID(r.kv.Lease) }
+func (r *record) token() int64 { return r.Base + r.created }
 
 // isUnchanged returns the conditions that the key is as it was read. Its revision may be that of
 // another entry after a loss of data.
 func (r *record) isUnchanged() []clientv3.Cmp {
 	return []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(r.key()), "=", r.kv.ModRevision),
-		clientv3.Compare(clientv3.Value(r.key()), "=", string(r.kv.Value)),
+		clientv3.Compare(clientv3.ModRevision(r.key), "=", r.modified),
+		clientv3.Compare(clientv3.Value(r.key), "=", r.value),
 	}
-}
-
-// moved returns the record with a lease since a revision.
-func (r *record) moved(to clientv3.LeaseID, revision int64) *record {
-	moved := *r
-	moved.kv = &mvccpb.KeyValue{
-		Key: r.kv.Key, Value: r.kv.Value, CreateRevision: r.kv.CreateRevision, ModRevision: revision, Lease: int64(to),
-	}
-	return &moved
 }
 
 // public returns the Record of a hold without the time that is left.
@@ -87,20 +76,24 @@ type queue struct {
 	revision int64
 }
 
-// inOrder reads what begins with a key in the order of queues.
-var inOrder = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
-
-// decodeQueue returns the queue of a name by its keys, as they were read at a revision.
-func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (queue, error) {
-	foreign := func(text string) bool {
-		return len(text) > driver.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
-	}
+// decodeQueue returns the queue of a name by its keys, as they were read at a revision. One that is
+// as it is known need not be decoded again.
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *record) (queue, error) {
 	q := queue{revision: revision}
 	for _, kv := range kvs {
+		if known != nil && kv.ModRevision == known.modified && string(kv.Value) == known.value && string(kv.Key) == known.key {
+			q.records = append(q.records, known)
+			continue
+		}
 		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
-		r := &record{name: name, kv: kv}
-		if err := json.Unmarshal(kv.Value, r); err != nil || !ok || foreign(name) || foreign(r.Holder) ||
-			r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
+		r := &record{
+			name: name, key: string(kv.Key), value: string(kv.Value),
+			created: kv.CreateRevision, modified: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease),
+		}
+		err := json.Unmarshal(kv.Value, r)
+		text := fmt.Sprint(name, r.Holder, r.Metadata)
+		if err != nil || !ok || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) ||
+			max(len(name), len(r.Holder)) > driver.MaxName || r.Limit < 0 || r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
 			return queue{revision: revision}, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
 		q.records = append(q.records, r)
@@ -108,17 +101,30 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (queue, erro
 	return q, nil
 }
 
-// queueOp reads the queue of a name.
-func (s *Store) queueOp(name string) clientv3.Op {
-	return clientv3.OpGet(s.lockKeys+name+"\x00", inOrder...)
+// getInOrder reads the entries whose keys begin so, in the order of queues, up to the one that was
+// made at a revision, or for 0 all.
+func getInOrder(keys string, last int64) clientv3.Op {
+	return clientv3.OpGet(keys, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend),
+		clientv3.WithMaxCreateRev(last))
 }
 
-func (s *Store) readQueue(ctx context.Context, name string) (queue, error) {
-	resp, err := s.write(ctx, "", nil, []clientv3.Op{s.queueOp(name)})
-	if err != nil {
-		return queue{}, err
+// readQueues reads the queues of entries, each up to the entry if that is known: of maxOps at most.
+func (s *Store) readQueues(ctx context.Context, entries ...*entry) ([]queue, error) {
+	queues, known, ops := make([]queue, len(entries)), make([]*record, len(entries)), make([]clientv3.Op, len(entries))
+	s.mu.Lock()
+	for i, e := range entries {
+		last := int64(0)
+		if known[i] = e.record; e.record != nil {
+			last = e.record.created
+		}
+		ops[i] = getInOrder(s.lockKeys+e.name+"\x00", last)
 	}
-	return s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+	s.mu.Unlock()
+	txn, err := s.do(ctx, true, clientv3.OpTxn(nil, ops, nil))
+	for i := 0; i < len(entries) && err == nil; i++ {
+		queues[i], err = s.decodeQueue(txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision, known[i])
+	}
+	return queues, err
 }
 
 // of returns the entry of an owner, or nil.
@@ -166,24 +172,24 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 // time that is left of each hold is that of its lease, which is read once.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(s.lockKeys+prefix, inOrder...)}, nil))
+		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{getInOrder(s.lockKeys+prefix, 0)}, nil))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
 		}
 		byName := map[string][]*mvccpb.KeyValue{}
 		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
-			name, _, _ := strings.Cut(string(kv.Key), "\x00")
+			name, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
 			byName[name] = append(byName[name], kv)
 		}
 		left := map[clientv3.LeaseID]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			q, err := s.decodeQueue(byName[name], 0)
+			q, err := s.decodeQueue(byName[name], 0, nil)
 			if err != nil && !yield(driver.Record{}, err) {
 				return
 			}
 			for _, r := range q.holds() {
-				rec, id := r.public(q.waiting()), r.lease()
+				rec, id := r.public(q.waiting()), r.lease
 				if left[id] == 0 {
 					d, err := s.lookAtLease(ctx, id)
 					if err != nil {

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -12,14 +13,8 @@ import (
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
-	if err = s.check(ctx); err != nil {
-		return false, err
-	}
 	s.mu.Lock()
-	e := s.entries[[2]string{req.Name, req.Owner}]
-	if e == nil {
-		e = &entry{name: req.Name, owner: req.Owner}
-	}
+	e := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{name: req.Name, owner: req.Owner})
 	e.stopWatch()
 	s.mu.Unlock()
 	return s.endEntry(ctx, e, req.Keep, false)
@@ -28,27 +23,27 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 // endEntry ends an entry, or has it kept, as it is known: a request that arrives late does nothing.
 // A sweep ends none that its owner, or another Store, has renewed meanwhile.
 func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSweep bool) (ended bool, err error) {
-	s.mu.Lock()
-	own, isKnown := e.record, e.isKnown() && keep == 0
-	s.mu.Unlock()
 	isKept := false
-	for ; !ended; isKnown = false {
-		if !isKnown { // It is to be kept, another Store has renewed it, or it is under way.
-			q, err := s.readQueue(ctx, e.name)
+	for looks := keep > 0; !ended; looks = true {
+		s.mu.Lock()
+		own := e.record
+		if looks || !e.isKnown() { // It is to be kept, another Store has renewed it, or it is under way.
+			s.mu.Unlock()
+			queues, err := s.readQueues(ctx, e)
 			if err != nil {
 				return false, driver.NotApplied(err)
 			}
-			own = s.look(q, e)
+			s.mu.Lock()
+			own = s.look(queues[0], e)
 		}
-		s.mu.Lock()
 		isKept = keep > 0 && own != nil && (own.Kept || e.held)
-		if own == nil || own.Kept && !isKept || isSweep && !(s.isOurs(own.lease()) && e.isOver()) {
+		if own == nil || own.Kept && !isKept || isSweep && (s.leases[own.lease] == nil || !e.isOver()) {
 			s.mu.Unlock()
 			break
 		}
-		e.moving = max(e.moving, own.kv.ModRevision) // A Renew moves it: this request may arrive later.
+		e.moving = max(e.moving, own.modified) // A Renew moves it: this request may arrive later.
 		s.mu.Unlock()
-		end := clientv3.OpDelete(own.key())
+		end := clientv3.OpDelete(own.key)
 		if isKept { // It gets a lease of its own.
 			grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(keep))
 			if err != nil {
@@ -57,7 +52,7 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 			kept := *own
 			kept.Kept, kept.Holder, kept.Metadata = true, "", nil
 			value, _ := json.Marshal(kept)
-			end = clientv3.OpPut(own.key(), string(value), clientv3.WithLease(grant.ID))
+			end = clientv3.OpPut(own.key, string(value), clientv3.WithLease(grant.ID))
 		}
 		resp, err := s.write(ctx, e.name, own.isUnchanged(), []clientv3.Op{end})
 		if err != nil {
@@ -75,16 +70,16 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) (ended []driver.Record, err error) {
-	q, err := s.readQueue(ctx, name)
+	queues, err := s.readQueues(ctx, &entry{name: name})
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range q.holds() {
+	for _, r := range queues[0].holds() {
 		if token != 0 && token != r.token() {
 			continue
 		}
-		records := []driver.Record{r.public(q.waiting())}
-		resp, err := s.write(ctx, name, r.isUnchanged(), []clientv3.Op{clientv3.OpDelete(r.key())})
+		records := []driver.Record{r.public(queues[0].waiting())}
+		resp, err := s.write(ctx, name, r.isUnchanged(), []clientv3.Op{clientv3.OpDelete(r.key)})
 		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.
 			records, err = s.Break(ctx, name, r.token())
 		}
@@ -96,10 +91,8 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	return ended, nil
 }
 
-// A Lock is a lock that is held, as [holdfast.Lock]. With a Config.Prefix, Name must return the
-// full name: the prefix and the name.
-//
-// [holdfast.Lock]: https://pkg.go.dev/github.com/holdfast-go/holdfast#Lock
+// A Lock is a lock that is held, as one of package holdfast. With a Config.Prefix, Name must return
+// the full name: the prefix and the name.
 type Lock interface {
 	Name() string
 	Token() int64

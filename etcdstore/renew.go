@@ -1,7 +1,6 @@
 package etcdstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -24,25 +23,19 @@ type renewal struct {
 	err error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one read as
-// many as a transaction may have.
-func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
-	err := s.check(ctx)
-	if err != nil {
-		return nil, err
-	}
+// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one read
+// after it as many as a transaction may have.
+func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries []driver.Entry, err error) {
 	began := time.Now()
-	type kind struct {
-		seconds int64 // of the lease that it needs
-		held    bool  // It is a hold on it.
-	}
-	renewals, byKind := make([]renewal, len(reqs)), map[kind][]*renewal{}
+	bySeconds := map[int64][]*renewal{} // of the leases that they need
+	renewals := make([]renewal, len(reqs))
 	s.mu.Lock()
 	for i, req := range reqs {
-		e, end := s.entries[[2]string{req.Name, req.Owner}], began.Add(req.TTL)
+		id, end := [2]string{req.Name, req.Owner}, began.Add(req.TTL)
+		e := s.entries[id]
 		if e == nil { // It was requested through another Store.
 			e = &entry{name: req.Name, owner: req.Owner, until: end}
-			s.entries[[2]string{req.Name, req.Owner}] = e
+			s.entries[id] = e
 		}
 		if e.record == nil || req.Token == 0 || req.Token == e.record.token() {
 			if e.until.Before(end) {
@@ -50,145 +43,85 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			}
 			end = e.until // No renewal shortens it.
 		}
-		k := kind{seconds: leaseSeconds(end.Sub(began))}
-		for _, l := range s.leases {
-			if e.isKnown() && l.id == e.record.lease() && (l.seconds == k.seconds || l.lasts(end)) {
-				k = kind{l.seconds, e.held}
+		seconds := leaseSeconds(end.Sub(began))
+		if e.isKnown() {
+			if l := s.leases[e.record.lease]; l != nil && l.seconds > 0 && l.lasts(end) {
+				seconds = l.seconds
 			}
 		}
 		renewals[i] = renewal{RenewRequest: req, entry: e, end: end}
-		byKind[k] = append(byKind[k], &renewals[i])
+		bySeconds[seconds] = append(bySeconds[seconds], &renewals[i])
 	}
 	s.mu.Unlock()
 	var group sync.WaitGroup
-	for k, together := range byKind {
-		last := slices.MaxFunc(together, func(a, b *renewal) int { return a.end.Compare(b.end) })
-		for some := range slices.Chunk(together, maxOps) {
-			group.Go(func() {
-				l, err := s.leaseFor(ctx, k.seconds, last.end)
-				if err == nil && s.confirm(ctx, l, some) {
-					return
-				}
-				for _, r := range some {
-					group.Go(func() {
-						if r.err = err; err == nil {
-							r.is, r.err = s.renewOne(ctx, r, l)
-						}
-					})
-				}
-			})
+	for seconds, all := range bySeconds {
+		for some := range slices.Chunk(all, maxOps) {
+			group.Go(func() { s.renewTogether(ctx, seconds, some) })
 		}
 	}
 	group.Wait()
-	entries := make([]driver.Entry, len(reqs))
-	for i, r := range renewals {
-		if err = cmp.Or(err, r.err); r.err == nil {
-			entries[i] = r.is
+	for _, r := range renewals {
+		if err = cmp.Or(err, r.err); r.err != nil {
+			r.is = driver.Entry{}
 		}
-		if entries[i].State >= driver.Waiting {
-			s.watch(r.entry, queue{})
-		}
+		entries = append(entries, r.is)
 	}
 	return entries, err
 }
 
-// confirm completes the renewals of holds that are known on a lease, by a read that a majority
-// confirms: they are holds still if their keys are unchanged. It reports whether all of them are.
-func (s *Store) confirm(ctx context.Context, l *lease, renewals []*renewal) bool {
-	var reads []clientv3.Op
-	s.mu.Lock()
+// renewTogether tells what entries are, by their queues, and puts those on a lease of so many
+// seconds that have another one: that of a place, of another TTL, or of another Store.
+func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*renewal) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	var entries []*entry
 	for _, r := range renewals {
-		if r.isHeldOn(l) {
-			reads = append(reads, clientv3.OpGet(r.record.key()))
-		}
+		entries = append(entries, r.entry)
 	}
-	s.mu.Unlock()
-	if len(reads) < len(renewals) {
-		return false
-	}
-	resp, err := s.do(ctx, true, clientv3.OpTxn(nil, reads, nil))
-	if err != nil {
-		return false
+	var queues []queue
+	last := slices.MaxFunc(renewals, func(a, b *renewal) int { return a.end.Compare(b.end) })
+	l, err := s.leaseFor(ctx, seconds, last.end)
+	if err == nil {
+		queues, err = s.readQueues(ctx, entries...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range renewals {
-		kvs := resp.Responses[i].GetResponseRange().Kvs
-		if len(kvs) == 0 || kvs[0].ModRevision != r.record.kv.ModRevision ||
-			!bytes.Equal(kvs[0].Value, r.record.kv.Value) || !r.isHeldOn(l) {
-			return false
+		if r.err = err; err != nil {
+			if len(renewals) > 1 && isRefusal(err) { // perhaps because of another one
+				group.Go(func() { s.renewTogether(ctx, seconds, renewals[i:i+1]) })
+			}
+			continue
 		}
-		r.is = driver.Entry{State: driver.Held, Token: r.record.token()}
-	}
-	return true
-}
-
-// isHeldOn reports whether the entry is known as a hold on a lease. The caller holds Store.mu.
-func (r *renewal) isHeldOn(l *lease) bool {
-	return r.held && r.isKnown() && r.record.lease() == l.id && (r.Token == 0 || r.Token == r.record.token())
-}
-
-// renewOne tells what an entry is, by its queue, and puts it on the lease that it needs if it has
-// another: that of a place, of another TTL, or of another Store, which may have asked for more.
-func (s *Store) renewOne(ctx context.Context, r *renewal, l *lease) (is driver.Entry, err error) {
-	q, err := s.readQueue(ctx, r.Name)
-	if err != nil {
-		return is, err
-	}
-	own := s.look(q, r.entry)
-	s.mu.Lock()
-	held, known := r.held, r.isKnown()
-	if own == nil || own.Kept {
-		s.forget(r.entry)
-	}
-	s.mu.Unlock()
-	if own == nil || own.Kept || r.Token != 0 && r.Token != own.token() {
-		return driver.Entry{State: driver.Lost}, nil
-	}
-	if is = (driver.Entry{State: driver.Waiting, Token: own.token()}); held {
-		is.State = driver.Held
-	}
-	if known && own.lease() == l.id {
-		return is, nil
-	}
-	if !s.isOurs(own.lease()) {
-		left, err := s.lookAtLease(ctx, own.lease())
-		if end := time.Now().Add(left); err == nil && r.end.Before(end) {
-			r.end = end
-			l, err = s.leaseFor(ctx, leaseSeconds(left), end)
+		own := s.look(queues[i], r.entry)
+		switch {
+		case own == nil || own.Kept:
+			s.forget(r.entry)
+			fallthrough
+		case r.Token != 0 && r.Token != own.token():
+			r.is.State = driver.Lost
+			continue
+		case r.held:
+			r.is.State = driver.Held
+		default:
+			r.is.State = driver.Waiting
 		}
-		if err != nil {
-			return is, err
+		s.watch(r.entry, queue{})
+		if r.is.Token = own.token(); !r.isKnown() || own.lease != l.id {
+			isOurs := s.leases[own.lease] != nil
+			group.Go(func() { r.err = s.move(ctx, r, own, l, isOurs) })
 		}
 	}
-	s.mu.Lock()
-	r.moving = max(r.moving, own.kv.ModRevision)
-	if r.until.Before(r.end) { // before the sweep finds the entry on a lease of this Store
-		r.until = r.end
-	}
-	s.mu.Unlock()
-	put := clientv3.OpPut(own.key(), "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))
-	resp, err := s.write(ctx, r.Name, own.isUnchanged(), []clientv3.Op{put})
-	if err == nil && !resp.Succeeded { // It is renewed again.
-		err = driver.NotApplied(errors.New("the entry has changed meanwhile"))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		r.record = own.moved(l.id, resp.Header.Revision)
-	} else if errors.Is(err, rpctypes.ErrPermissionDenied) { // It may have a key of somebody else.
-		s.giveUp(l)
-	}
-	return is, err
 }
 
 // look notes what an entry is by the queue of its name. It returns its record, or nil, also if the
-// owner has another entry by now, through another Store.
+// owner has another entry by now, through another Store. The caller holds s.mu.
 func (s *Store) look(q queue, e *entry) *record {
-	own := q.of(e.owner)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.record != nil && q.revision < e.record.kv.ModRevision {
+	own := e.record
+	if !slices.Contains(q.records, own) {
+		own = q.of(e.owner)
+	}
+	if e.record != nil && q.revision < e.record.modified {
 		clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
 	}
 	if own == nil || e.record != nil && own.token() != e.record.token() {
@@ -196,4 +129,39 @@ func (s *Store) look(q queue, e *entry) *record {
 	}
 	e.record, e.held = own, slices.Contains(q.holds(), own) && !own.Kept
 	return own
+}
+
+// move puts an entry on a lease. If it is on that of another Store, that may have asked for more.
+func (s *Store) move(ctx context.Context, r *renewal, own *record, l *lease, isOurs bool) error {
+	if !isOurs {
+		left, err := s.lookAtLease(ctx, own.lease)
+		if end := time.Now().Add(left); err == nil && r.end.Before(end) {
+			r.end = end
+			l, err = s.leaseFor(ctx, leaseSeconds(left), end)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	r.moving = max(r.moving, own.modified)
+	if r.until.Before(r.end) { // before the sweep finds the entry on a lease of this Store
+		r.until = r.end
+	}
+	s.mu.Unlock()
+	put := clientv3.OpPut(own.key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(l.id))
+	resp, err := s.write(ctx, r.Name, own.isUnchanged(), []clientv3.Op{put})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case errors.Is(err, rpctypes.ErrPermissionDenied): // It may have a key of somebody else.
+		l.seconds = 0
+	case err == nil && !resp.Succeeded: // It is renewed again.
+		return driver.NotApplied(errors.New("the entry has changed meanwhile"))
+	case err == nil:
+		moved := *own
+		moved.lease, moved.modified = l.id, resp.Header.Revision
+		r.record = &moved
+	}
+	return err
 }

@@ -13,39 +13,31 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/batch"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
 	requestBound = 3 * time.Second  // of a request for many calls
-	listBound    = 15 * time.Second // of a request without a deadline
+	longest      = 30 * time.Second // of a request with its repetitions
 	maxOps       = 128              // that a server allows in a transaction by default
 	maxCalls     = maxOps - 4       // in a request: a call has 4 operations at most, which count
 )
 
-// A call is a transaction that may write. It is sent with others.
+// A call is a transaction for a name that may write. It is sent with others.
 type call struct {
-	name string // of the lock, or "" for what may overtake and be overtaken, and be repeated
+	name string
 	op   clientv3.Op
 	resp *pb.TxnResponse
 	err  error
 }
 
 // write has a transaction for a name sent with those of other goroutines. It is sent once, and
-// again only if it was certainly not applied; without a name, it reads, and may be sent again.
+// again only if it was certainly not applied.
 func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
 ) (*pb.TxnResponse, error) {
-	c, queue := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}, &s.writes
-	if name == "" {
-		queue = &s.reads
-	}
-	err := queue.Do(ctx, c)
-	if errors.Is(err, batch.ErrNotSent) {
-		return nil, driver.NotApplied(err)
-	}
-	if err != nil {
+	c := &call{name: name, op: clientv3.OpTxn(conditions, then, otherwise)}
+	if err := s.writes.Do(ctx, c); err != nil {
 		return nil, err
 	}
 	return c.resp, c.err
@@ -55,17 +47,17 @@ func (s *Store) write(
 // evaluates the conditions of all calls in a request before it applies the first. A request that
 // the server refuses is divided: it does so because of one call.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
-	n, names, repeatable := 0, map[string]bool{}, calls[0].name == ""
+	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op
 	for ; n < len(calls) && !names[calls[n].name]; n++ {
-		names[calls[n].name] = !repeatable
+		names[calls[n].name] = true
 		ops = append(ops, calls[n].op)
 	}
 	request := clientv3.OpTxn(nil, ops, nil)
 	if n == 1 { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
-	txn, err := s.do(ctx, repeatable, request)
+	txn, err := s.do(ctx, false, request)
 	if n > 1 && isRefusal(err) {
 		s.sendCalls(ctx, calls[:n/2])
 		s.sendCalls(ctx, calls[n/2:])
@@ -85,9 +77,6 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 // do makes a request that is a transaction, also to read: the client repeats none itself. A
 // majority confirms what it reads.
 func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *pb.TxnResponse, err error) {
-	if err = s.check(ctx); err != nil {
-		return nil, err
-	}
 	err = s.send(ctx, repeatable, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, op)
 		txn = (*pb.TxnResponse)(resp.Txn())
@@ -100,29 +89,36 @@ func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *p
 // may be repeated is also made again after other errors, and has a third of the time, since a
 // member may not answer at all.
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
-	ctx = clientv3.WithRequireLeader(ctx)
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(listBound)
+	switch {
+	case s.client == nil:
+		return fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
+	case s.alive.Err() != nil:
+		return driver.ErrClosed
+	case s.client.Ctx().Err() != nil:
+		return fmt.Errorf("%w: the etcd client", driver.ErrClosed)
+	case ctx.Err() != nil:
+		return driver.NotApplied(ctx.Err())
 	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), longest)
+	defer cancel()
+	defer context.AfterFunc(s.alive, cancel)()
+	deadline, _ := ctx.Deadline()
 	for try := 0; ; try++ {
 		left := time.Until(deadline)
 		if repeatable {
 			left /= time.Duration(max(3-try, 1))
 		}
-		tryCtx, cancel := context.WithTimeout(ctx, left)
-		stop := context.AfterFunc(s.alive, cancel)
+		tryCtx, cancelTry := context.WithTimeout(ctx, left)
 		err := rpctypes.Error(request(tryCtx))
-		stop()
-		cancel()
+		cancelTry()
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
 			s.mu.Lock()
 			clear(s.leases)
 			s.mu.Unlock()
 			s.notices.Send("", "", 0)
 		}
-		code, isLearner := codeOf(err), rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
-		again := isLearner || errors.Is(err, rpctypes.ErrNoLeader) ||
+		code := codeOf(err)
+		again := errors.Is(err, rpctypes.ErrNoLeader) || rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner) ||
 			repeatable && (code == codes.Unavailable || code == codes.DeadlineExceeded)
 		if !again || try > 2*len(s.client.Endpoints()) ||
 			retry.Sleep(ctx, retry.Backoff(try, 2*time.Millisecond, 100*time.Millisecond)) != nil {
@@ -133,7 +129,7 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 
 // codeOf returns the code of an error of the client, of gRPC or of a context.
 func codeOf(err error) codes.Code {
-	if reply := (rpctypes.EtcdError{}); errors.As(err, &reply) {
+	if reply, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return reply.Code()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -142,26 +138,23 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// isRefusal reports whether a server has not applied a request, by the code of its reply. That of
-// ErrNoSpace is not among them: the server applies requests that use up the space, and those that
-// come before the alarm is raised.
-func isRefusal(err error) bool {
+// storeError returns the error of a request as package driver defines it. ErrNoSpace is no refusal:
+// the server applies requests that use up the space, and those that come before the alarm.
+func storeError(err error) error {
+	if errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader) {
+		return &driver.RetryError{Err: err}
+	}
 	switch codeOf(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.DataLoss:
-		return true
-	}
-	return false
-}
-
-// storeError returns the error of a request as package driver defines it.
-func storeError(err error) error {
-	switch {
-	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader):
-		return &driver.RetryError{Err: err}
-	case isRefusal(err):
 		return driver.NotApplied(err)
-	case codeOf(err) == codes.DeadlineExceeded: // as gRPC, a member or the caller has noticed
+	case codes.DeadlineExceeded: // as gRPC, a member or the caller has noticed
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err
+}
+
+// isRefusal reports whether one part of a request may be why nothing of it was applied.
+func isRefusal(err error) bool {
+	_, later := errors.AsType[*driver.RetryError](err)
+	return driver.IsNotApplied(err) && !later
 }

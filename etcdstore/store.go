@@ -3,9 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +20,8 @@ const DefaultPrefix = "holdfast/"
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
 	// Prefix is put in front of all keys. "" means [DefaultPrefix]. All programs that are to
-	// exclude each other need the same. It must have no control characters, and none may begin with
-	// another one and "lock/": the two would share names, and not their tokens.
+	// exclude each other need the same. None may begin with another one and "lock/": the two would
+	// share names, and not their tokens.
 	Prefix string
 }
 
@@ -36,26 +33,21 @@ type Store struct {
 	ownsClient bool   // Close closes the client as well
 	lockKeys   string // what the keys of entries begin with: see record.go
 	baseKey    string
-	configErr  error
 	wall       func() time.Time
 	alive      context.Context // until Close
 	end        context.CancelFunc
 	group      sync.WaitGroup // goroutines
 	notices    notices.Registry
 	writes     batch.Queue[*call]
-	reads      batch.Queue[*call] // and what else may be repeated
-	sweeper    sync.Once
 
 	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
 	stream    pb.Lease_LeaseKeepAliveClient
 	endStream context.CancelFunc
-	session   int64 // the upper bits of the numbers of leases
-	grants    int64 // how many leases were requested
 
-	mu      sync.Mutex           // guards all below, and the leases and entries
-	entries map[[2]string]*entry // that were requested through this Store, by name and owner
-	leases  map[int64]*lease     // that new entries use, by their seconds
-	base    int64                // that new tokens have, 0 until it is known
+	mu      sync.Mutex                  // guards all below, and the leases and entries
+	entries map[[2]string]*entry        // that were requested through this Store, by name and owner
+	leases  map[clientv3.LeaseID]*lease // that new entries use, one of each number of seconds
+	base    int64                       // that new tokens have, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that was requested through it.
@@ -69,7 +61,7 @@ type entry struct {
 }
 
 // isKnown reports whether no request is under way that may change the record.
-func (e *entry) isKnown() bool { return e.record != nil && e.record.kv.ModRevision > e.moving }
+func (e *entry) isKnown() bool { return e.record != nil && e.record.modified > e.moving }
 
 // isOver reports whether the owner has not renewed the entry in time, and not a moment later.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
@@ -92,24 +84,17 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
 	s := &Store{
 		client: client, wall: time.Now, lockKeys: prefix + "lock/", baseKey: prefix + "base",
-		turn: make(chan struct{}, 1), session: (1 + rand.Int64N(1<<40-1)) << leaseBits,
-		entries: map[[2]string]*entry{}, leases: map[int64]*lease{},
+		turn: make(chan struct{}, 1), entries: map[[2]string]*entry{}, leases: map[clientv3.LeaseID]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
-	for _, queue := range []*batch.Queue[*call]{&s.writes, &s.reads} {
-		*queue = batch.Queue[*call]{
-			Send: s.sendCalls, Name: func(c *call) string { return c.name },
-			InFlight: 4, Max: maxCalls, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: time.Millisecond,
-		}
+	s.writes = batch.Queue[*call]{
+		Send: s.sendCalls, Name: func(c *call) string { return c.name },
+		InFlight: 4, Max: maxCalls, Bound: requestBound, StuckAfter: 250 * time.Millisecond, MinInline: time.Millisecond,
 	}
-	switch {
-	case client == nil:
-		s.configErr = fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
-	case strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		s.configErr = fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
-	default:
+	if client != nil {
 		s.leasing = pb.NewLeaseClient(client.ActiveConnection())
 	}
+	s.group.Go(s.sweep)
 	return s
 }
 
@@ -149,20 +134,6 @@ func (s *Store) Close() error {
 	case <-time.After(time.Second):
 		return nil
 	}
-}
-
-// check returns the error of a call that need not begin.
-func (s *Store) check(ctx context.Context) error {
-	err := ctx.Err()
-	switch {
-	case s.configErr != nil:
-		err = s.configErr
-	case s.alive.Err() != nil:
-		err = driver.ErrClosed
-	case s.client.Ctx().Err() != nil:
-		err = fmt.Errorf("%w: the etcd client", driver.ErrClosed)
-	}
-	return driver.NotApplied(err)
 }
 
 // forget removes an entry that is over, or that another Store has. The caller holds s.mu.

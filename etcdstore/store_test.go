@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,9 +34,16 @@ func open(t *testing.T, cluster ...*servers.Etcd) *Store { return openClient(t, 
 
 func openClient(t *testing.T, c *client) *Store {
 	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
-	s.writes.Bound, s.reads.Bound = patient, patient
+	s.writes.Bound = patient
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// leaseOf returns the lease of a hold.
+func (s *Store) leaseOf(name, owner string) *lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leases[s.entries[[2]string{name, owner}].record.lease]
 }
 
 // entriesKey returns what the keys of the entries of a name begin with.
@@ -183,26 +191,20 @@ func TestOneMember(t *testing.T) {
 	member := servers.StartEtcd(t)
 	for name, test := range map[string]func(t *testing.T, member *servers.Etcd){
 		"request that arrives after its release": testLateRequest,
-		"unrenewed entry":                        testUnrenewedEntry,
-		"deleted keys":                           testDeletedKeys,
+		"late change":                            testLateChange,
+		"sweep":                                  testSweep,
+		"base":                                   testBase,
 		"reader beside others":                   testReaderBesideOthers,
 		"lost lease":                             testLostLease,
+		"look after a lost lease":                testLookAfterALostLease,
 		"rule":                                   testRule,
 		"fence":                                  testFence,
-		"late keep":                              testLateKeep,
 		"renewal that is refused":                testRefusedRenewal,
 		"renewal that gets lost":                 testLostRenewal,
-		"renewal by another store":               testOtherRenewal,
-		"renewal during the sweep":               testRenewalDuringTheSweep,
+		"change by others":                       testChangeByOthers,
 		"client closed":                          testClientClosed,
 		"certain from the sending":               testCertain,
-		"base that is not known":                 testUnknownBase,
-		"look after a lost lease":                testLookAfterALostLease,
-		"late move":                              testLateMove,
-		"change by others":                       testChangeByOthers,
-		"release in doubt":                       testReleaseInDoubt,
 		"ends together":                          testEndsTogether,
-		"other renewal of a hold in doubt":       testOtherRenewalInDoubt,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -249,49 +251,87 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 	})
 }
 
-// An entry that is not renewed ends, though another one has its lease kept alive. One that another
-// Store has renewed stays.
-func testUnrenewedEntry(t *testing.T, member *servers.Etcd) {
+// An entry that is not renewed ends, though others on its lease go on. One that another Store has
+// renewed, or its own while it ends it, stays: it is not shortened, and its owner is notified of
+// its end.
+func testSweep(t *testing.T, member *servers.Etcd) {
 	const ttl = 2 * time.Second
-	s, other := open(t, member), open(t, member)
-	for _, name := range []string{"unrenewed", "adopted", "left", "renewed"} {
-		req := request("owner", ttl)
-		req.Name = name
-		grant(t, s, req)
-	}
-	req := request("owner", 3*ttl) // It is brought back to a shorter time.
-	req.Name = "taken back"
-	grant(t, s, req)
-	renew := func(s *Store, name string) {
+	s, other := openObserved(t, member), open(t, member)
+	renew := func(s *Store, name string, ttl time.Duration) {
 		t.Helper()
 		if state := renewedAs(t, s, name, "owner", ttl, 0); state != driver.Held {
-			t.Fatalf("Renew of %q: %v", name, state)
+			t.Errorf("Renew of %q: %v, want Held", name, state)
 		}
 	}
-	renew(other, "left")
-	renew(other, "taken back")
+	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
+		if err := send(ctx); err != nil || !strings.Contains(fmt.Sprint(txn), "/lock/in doubt") {
+			return err
+		}
+		return status.Error(codes.Unavailable, "the reply was lost")
+	})
+	names := []string{"in doubt", "unrenewed", "renewed", "left", "taken back", "adopted", "by another at last", "at last"}
+	for _, name := range names {
+		req := driver.Request{Name: name, Owner: "owner", TTL: ttl}
+		if name == "taken back" { // to a shorter time
+			req.TTL *= 3
+		}
+		if res, err := s.Acquire(t.Context(), req); res.Granted != (name != "in doubt") {
+			t.Fatalf("Acquire of %q: %+v, %v", name, res, err)
+		}
+	}
+	renew(other, "left", ttl)
+	renew(other, "taken back", ttl)
+	renew(other, "in doubt", time.Hour)
+	var atLast sync.Map
+	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
+		for name, by := range map[string]*Store{"by another at last": other, "at last": s.Store} {
+			if strings.Contains(fmt.Sprint(txn), "/lock/"+name) {
+				if _, isSecond := atLast.LoadOrStore(name, true); !isSecond { // The first one is the end by the sweep.
+					renew(by, name, time.Hour)
+				}
+			}
+		}
+		return send(ctx)
+	})
 	for end := time.Now().Add(ttl + grain); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		renew(s, "renewed")
-		renew(s, "taken back")
-		renew(other, "adopted")
+		renew(s.Store, "renewed", ttl)
+		renew(s.Store, "taken back", ttl)
+		renew(other, "adopted", ttl)
 	}
-	for _, name := range []string{"unrenewed", "left"} {
-		if holds, err := s.Lookup(t.Context(), name); len(holds) > 0 || err != nil {
-			t.Errorf("Lookup: %v, %v, want %q free", holds, err, name)
+	s.onUnary.Store(nil)
+	for _, name := range names {
+		holds, err := s.Lookup(t.Context(), name)
+		if isOver := name == "unrenewed" || name == "left"; err != nil || (len(holds) == 0) != isOver {
+			t.Errorf("Lookup of %q: %v, %v", name, holds, err)
 		}
 	}
-	for _, s := range []*Store{s, other} {
-		eventually(t, "end of all entries but those that are renewed", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.entries) <= 2
-		})
+	eventually(t, "end of what the Store knows of the entries of another", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.entries) <= 3
+	})
+	for _, store := range []*Store{s.Store, other} { // It prolongs nothing, and does not shorten.
+		for _, token := range []int64{1, 0} {
+			if state := renewedAs(t, store, "in doubt", "owner", ttl, token); (state == driver.Held) != (token == 0) {
+				t.Errorf("Renew with the token %d: %v", token, state)
+			}
+		}
+	}
+	if holds, err := s.Lookup(t.Context(), "in doubt"); err != nil || len(holds) != 1 || holds[0].Remaining < 50*time.Minute {
+		t.Errorf("Lookup: %v, %v, want it held for an hour", holds, err)
+	}
+	notices := noticesOf(s.Store)
+	_, err := other.Break(t.Context(), "at last", 0)
+	must(t, err)
+	for n := receive(t, notices); n.name != "at last" || n.token != 0; n = receive(t, notices) {
 	}
 }
 
-// When somebody deletes all keys of the prefix, tokens rise, whichever Store is first.
-func testDeletedKeys(t *testing.T, member *servers.Etcd) {
+// Tokens rise though the clock of a client is ahead, and when somebody deletes all keys of the
+// prefix, whichever Store is first then. A base that cannot be read costs no hold.
+func testBase(t *testing.T, member *servers.Etcd) {
 	s, other := open(t, member), open(t, member)
+	s.wall = func() time.Time { return time.Now().Add(time.Hour) }
 	var last driver.Result
 	hold := func(s *Store) {
 		t.Helper()
@@ -303,41 +343,62 @@ func testDeletedKeys(t *testing.T, member *servers.Etcd) {
 	}
 	hold(other)
 	hold(s)
+	hold(other)
 	_, err := other.client.Delete(t.Context(), t.Name()+"/", clientv3.WithPrefix())
 	must(t, err)
-	fresh := open(t, member)
-	for _, s := range []*Store{fresh, other, s} {
+	for _, s := range []*Store{open(t, member), other, s} {
 		hold(s)
+	}
+	grant(t, other, request("owner", time.Hour))
+	_, err = other.client.Put(t.Context(), other.baseKey, "foreign")
+	must(t, err)
+	if res, err := other.Acquire(t.Context(), driver.Request{Name: "free", Owner: "owner", TTL: time.Hour}); !errors.Is(err, driver.ErrCorrupt) {
+		t.Errorf("Acquire: %+v, %v, want ErrCorrupt", res, err)
+	}
+	if state := renewed(t, other, "owner", time.Hour, 0); state != driver.Held {
+		t.Errorf("Renew: %v, want Held", state)
 	}
 }
 
-// A reader is granted a name however many others come before each of its transactions. It waits if
-// one that it must not overtake has come since it has read the queue.
+// A reader is granted a name however many others come before each of its transactions. It waits, or
+// is refused, if one that it must not overtake has come since it has read the queue.
 func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
-	reader := request("reader", time.Hour)
-	reader.Limit, reader.Place = driver.Shared, time.Minute
-	beside, others := reader, 0
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		others++
-		beside.Owner = fmt.Sprint("before ", others)
-		if res, err := other.Acquire(ctx, beside); err != nil || !res.Granted && !res.Waiting {
-			t.Errorf("Acquire: %+v, %v", res, err)
+	for _, place := range []time.Duration{time.Minute, 0} {
+		reader := request("reader", time.Hour)
+		reader.Name, reader.Limit, reader.Place = fmt.Sprint("readers ", place), driver.Shared, place
+		beside, others := reader, 0
+		beside.Place = time.Minute
+		s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+			if others++; others < 100 {
+				beside.Owner = fmt.Sprint("before ", others)
+				if res, err := other.Acquire(t.Context(), beside); err != nil || !res.Granted && !res.Waiting {
+					t.Errorf("Acquire: %+v, %v", res, err)
+				}
+				if beside.Name == fmt.Sprint("writer ", place) {
+					beside.Limit = 0
+				}
+			}
+			return send(ctx)
+		})
+		if grant(t, s.Store, reader); others > 20 {
+			t.Errorf("a reader takes %d transactions", others)
 		}
-		if beside.Name == "writer" {
-			beside.Limit = 0
+		reader.Name, beside.Name = fmt.Sprint("writer ", place), fmt.Sprint("writer ", place)
+		others = 0
+		res, err := s.Acquire(t.Context(), reader)
+		if err != nil || res.Waiting != (place > 0) || res.Granted || res.Held.Name != reader.Name {
+			t.Errorf("Acquire behind a writer that waits: %+v, %v", res, err)
 		}
-		return send(ctx)
-	})
-	grant(t, s.Store, reader)
-	reader.Name, beside.Name = "writer", "writer"
-	if res, err := s.Acquire(t.Context(), reader); err != nil || !res.Waiting {
-		t.Errorf("Acquire behind a writer that waits: %+v, %v, want a place", res, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if left := time.Until(s.entries[[2]string{"writer", "reader"}].until); left > reader.Place {
-		t.Errorf("a place for %v lasts %v", reader.Place, left)
+		s.mu.Lock()
+		if e := s.entries[[2]string{reader.Name, "reader"}]; (e != nil) != (place > 0) || e != nil && time.Until(e.until) > place {
+			t.Errorf("a place for %v is %+v", place, e)
+		}
+		s.mu.Unlock()
+		s.onUnary.Store(nil)
+		if state := renewedAs(t, other, reader.Name, "reader", time.Hour, 0); (state == driver.Lost) != (place == 0) {
+			t.Errorf("Renew of a reader with a place for %v: %v", place, state)
+		}
 	}
 }
 
@@ -346,26 +407,20 @@ func testReaderBesideOthers(t *testing.T, member *servers.Etcd) {
 func testLostLease(t *testing.T, member *servers.Etcd) {
 	s := open(t, member)
 	notices := noticesOf(s)
-	for what, lose := range map[string]func() error{
-		"lease": func() error {
-			_, err := s.client.Revoke(t.Context(), s.leases[leaseSeconds(time.Minute)].id)
-			return err
-		},
-		"key": func() error {
-			_, err := s.client.Delete(t.Context(), s.entriesKey("name"), clientv3.WithPrefix())
-			return err
-		},
-	} {
+	for _, isLease := range []bool{true, false} {
 		first := grant(t, s, request("owner", time.Minute))
-		if state := renewed(t, s, "owner", time.Minute, 0); state != driver.Held {
-			t.Errorf("Renew: %v, want Held", state)
-		}
 		time.Sleep(2 * watchDelay) // or it is told a moment later
-		must(t, lose())
+		var err error
+		if isLease {
+			_, err = s.client.Revoke(t.Context(), s.leaseOf("name", "owner").id)
+		} else {
+			_, err = s.client.Delete(t.Context(), s.entriesKey("name"), clientv3.WithPrefix())
+		}
+		must(t, err)
 		for n := receive(t, notices); n.owner != "owner" || n.token != 0; n = receive(t, notices) {
 		}
 		if state := renewed(t, s, "owner", time.Minute, first.Token); state != driver.Lost {
-			t.Errorf("Renew without the %s: %v, want Lost", what, state)
+			t.Errorf("Renew without its lease, or else its key (%v): %v, want Lost", isLease, state)
 		}
 		if second := grant(t, s, request("next", time.Minute)); second.Token <= first.Token {
 			t.Errorf("the token %d follows %d", second.Token, first.Token)
@@ -374,47 +429,41 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A transaction with the condition of a hold changes nothing when the hold is over: released,
-// broken, or kept.
+// A transaction with the condition of a hold changes nothing when the hold is over, and none with
+// that of a place or of a lock that is known to be over.
 func testFence(t *testing.T, member *servers.Etcd) {
 	s, other := open(t, member), open(t, member)
 	c := holdfast.New(s, nil)
 	defer c.Close()
-	for what, end := range map[string]func(*holdfast.Lock) error{
-		"released": (*holdfast.Lock).Release,
-		"broken": func(lock *holdfast.Lock) error {
+	commits := func(condition clientv3.Cmp, want bool) {
+		t.Helper()
+		resp, err := s.client.Txn(t.Context()).If(condition).Then(clientv3.OpPut("data", "")).Commit()
+		if must(t, err); resp.Succeeded != want {
+			t.Errorf("a transaction commits: %v, want %v", resp.Succeeded, want)
+		}
+	}
+	for _, end := range []func(*holdfast.Lock) error{
+		(*holdfast.Lock).Release,
+		func(lock *holdfast.Lock) error { return lock.ReleaseKeep(time.Hour) },
+		func(lock *holdfast.Lock) error {
 			_, err := other.Break(t.Context(), lock.Name(), lock.Token())
 			return err
 		},
-		"kept": func(lock *holdfast.Lock) error { return lock.ReleaseKeep(time.Hour) },
 	} {
-		lock, err := c.Acquire(t.Context(), what, nil)
+		lock, err := c.Acquire(t.Context(), "name", nil)
 		must(t, err)
 		isHeld := s.Held(lock)
-		commits := func() bool {
-			resp, err := s.client.Txn(t.Context()).If(isHeld).Then(clientv3.OpPut("data", what)).Commit()
-			must(t, err)
-			return resp.Succeeded
-		}
-		if !commits() {
-			t.Errorf("%s: a transaction of the holder changes nothing", what)
-		}
+		commits(isHeld, true)
 		must(t, end(lock))
-		if commits() {
-			t.Errorf("%s: a transaction after the hold changes something", what)
-		}
+		commits(isHeld, false)
 		_ = lock.Release()
-		isHeld = s.Held(lock)
-		if commits() {
-			t.Errorf("%s: the condition of a lock that is over holds", what)
-		}
+		commits(s.Held(lock), false)
+		_, err = other.Break(t.Context(), "name", 0)
+		must(t, err)
 	}
 	grant(t, s, request("owner", time.Hour))
 	place := waitFor(t, s, "name", "waiter")
-	resp, err := s.client.Txn(t.Context()).If(s.Held(lockOf{place.Token})).Commit()
-	if must(t, err); resp.Succeeded {
-		t.Error("the condition of a place holds")
-	}
+	commits(s.Held(lockOf{place.Token}), false)
 }
 
 // A lockOf is the lock with a token.
@@ -423,38 +472,46 @@ type lockOf struct{ token int64 }
 func (l lockOf) Name() string { return "name" }
 func (l lockOf) Token() int64 { return l.token }
 
-// A Release with a keep that arrives after its repetition was confirmed changes nothing. One that
-// finds the hold renewed meanwhile keeps it as it is then.
-func testLateKeep(t *testing.T, member *servers.Etcd) {
-	s, other := openObserved(t, member), open(t, member)
-	grant(t, s.Store, request("owner", time.Hour))
-	keep := func(d time.Duration) (bool, error) {
-		return s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "owner", Keep: d})
+// What changes a hold, and arrives after the next request of the owner, changes nothing then.
+func testLateChange(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	release := func(keep time.Duration) func(name string) error {
+		return func(name string) error {
+			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "owner", Keep: keep})
+			return err
+		}
 	}
-	var late *pb.TxnRequest
-	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
-		late = txn
-		return status.Error(codes.Unavailable, "the request was lost")
-	})
-	if released, err := keep(time.Minute); err == nil || driver.IsNotApplied(err) {
-		t.Fatalf("Release: %v, %v, want it in doubt", released, err)
+	renew := func(ttl time.Duration) func(name string) error {
+		return func(name string) error {
+			_, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: "owner", TTL: ttl}})
+			return err
+		}
 	}
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		renewed(t, other, "owner", 2*time.Hour, 0)
-		return send(ctx)
-	})
-	if released, err := keep(time.Minute); !released || err != nil {
-		t.Errorf("Release beside a Renew: %v, %v", released, err)
-	}
-	s.onUnary.Store(nil)
-	if released, err := keep(time.Hour); !released || err != nil {
-		t.Fatalf("Release again: %v, %v", released, err)
-	}
-	_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
-	must(t, err)
-	holds, err := s.Lookup(t.Context(), "name")
-	if err != nil || len(holds) != 1 || !holds[0].Kept || holds[0].Holder != "" || holds[0].Remaining < 30*time.Minute {
-		t.Errorf("%v, %v, want it kept for an hour, without a holder", holds, err)
+	for i, change := range []struct{ late, next func(name string) error }{
+		{release(0), renew(time.Hour)}, {release(time.Minute), renew(time.Hour)}, {release(time.Minute), release(2 * time.Hour)},
+		{renew(2 * time.Hour), renew(time.Hour)}, {renew(2 * time.Hour), renew(3 * time.Hour)},
+	} {
+		name := fmt.Sprint("name", i)
+		grant(t, s.Store, driver.Request{Name: name, Owner: "owner", Holder: "holder", TTL: time.Hour})
+		var late *pb.TxnRequest
+		s.onChange(func(_ context.Context, txn *pb.TxnRequest, _ func(context.Context) error) error {
+			late = txn
+			return status.Error(codes.Unavailable, "it takes long")
+		})
+		if err := change.late(name); err == nil || driver.IsNotApplied(err) || late == nil {
+			t.Fatalf("change %d: %v, want it in doubt", i, err)
+		}
+		s.onUnary.Store(nil)
+		must(t, change.next(name))
+		before, err := s.Lookup(t.Context(), name)
+		must(t, err)
+		_, err = clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
+		must(t, err)
+		after, err := s.Lookup(t.Context(), name)
+		if err != nil || len(after) != 1 || after[0].Kept != before[0].Kept || after[0].Remaining < before[0].Remaining-10*time.Minute ||
+			after[0].Kept && after[0].Holder != "" {
+			t.Errorf("change %d: %+v, %v, and before it arrived %+v", i, after, err, before)
+		}
 	}
 }
 
@@ -537,37 +594,13 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	})
 }
 
-// A renewal that arrives late takes no hold from the lease of a later one, which asked for more.
-func testLateMove(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	held := grant(t, s.Store, request("owner", time.Minute))
-	var late *pb.TxnRequest
-	s.onChange(func(_ context.Context, txn *pb.TxnRequest, _ func(context.Context) error) error {
-		late = txn
-		return status.Error(codes.Unavailable, "it takes long")
-	})
-	short := driver.RenewRequest{Name: "name", Owner: "owner", Token: held.Token, TTL: 2 * time.Minute}
-	if entries, err := s.Renew(t.Context(), []driver.RenewRequest{short}); err == nil || late == nil {
-		t.Fatalf("Renew: %v, %v, want it in doubt", entries, err)
-	}
-	s.onUnary.Store(nil)
-	if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
-		t.Fatalf("Renew: %v", state)
-	}
-	_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
-	must(t, err)
-	wantHeld(t, s.Store, 50*time.Minute)
-}
-
 // When a lease has ended on the server, the looks that follow shorten no hold that has another.
 func testLookAfterALostLease(t *testing.T, member *servers.Etcd) {
 	s := open(t, member)
 	grant(t, s, request("owner", time.Hour)) // as one with NoRenew
 	lost := driver.Request{Name: "lost", Owner: "owner", TTL: time.Minute}
 	grant(t, s, lost)
-	s.mu.Lock()
-	l := s.leases[leaseSeconds(time.Minute)]
-	s.mu.Unlock()
+	l := s.leaseOf("lost", "owner")
 	_, err := s.client.Revoke(t.Context(), l.id)
 	must(t, err)
 	if state := renewed(t, s, "owner", driver.MinTTL, 0); state != driver.Held {
@@ -639,45 +672,6 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// After a Release or a keep in doubt a renewal tells whether it was applied. If it was not, it ends
-// nothing that is renewed, however late it arrives.
-func testReleaseInDoubt(t *testing.T, member *servers.Etcd) {
-	s := openObserved(t, member)
-	for _, keep := range []time.Duration{0, time.Hour} {
-		for _, want := range []driver.State{driver.Held, driver.Lost} {
-			name := fmt.Sprint(keep, want)
-			renew := func(want driver.State) {
-				t.Helper()
-				if state := renewedAs(t, s.Store, name, "owner", time.Hour, 0); state != want {
-					t.Errorf("Renew after a keep for %v: %v, want %v", keep, state, want)
-				}
-			}
-			grant(t, s.Store, driver.Request{Name: name, Owner: "owner", TTL: time.Hour})
-			renew(driver.Held)
-			renew(driver.Held)
-			var late *pb.TxnRequest
-			s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
-				if late = txn; want == driver.Lost {
-					must(t, send(ctx))
-				}
-				return status.Error(codes.Unavailable, "the reply was lost")
-			})
-			req := driver.ReleaseRequest{Name: name, Owner: "owner", Keep: keep}
-			if ended, err := s.Release(t.Context(), req); err == nil || driver.IsNotApplied(err) {
-				t.Fatalf("Release: %v, %v, want it in doubt", ended, err)
-			}
-			s.onUnary.Store(nil)
-			renew(want)
-			_, err := clientv3.RetryKVClient(s.client.Client).Txn(t.Context(), late)
-			must(t, err)
-			holds, err := s.Lookup(t.Context(), name)
-			if isHeld := len(holds) == 1 && !holds[0].Kept; err != nil || isHeld != (want == driver.Held) {
-				t.Errorf("Lookup after a late keep for %v: %v, %v, want %v", keep, holds, err, want)
-			}
-		}
-	}
-}
-
 // A place that comes together with the Break of the hold before it is told that it holds, and one
 // that ends at the same revision as the hold before it, that it does not.
 func testEndsTogether(t *testing.T, member *servers.Etcd) {
@@ -705,112 +699,6 @@ func testEndsTogether(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// A hold that another Store renews stays, also when its own Store is about to end it; and it is not
-// shortened.
-func testOtherRenewal(t *testing.T, member *servers.Etcd) {
-	s, other := openObserved(t, member), open(t, member)
-	held := grant(t, s.Store, request("owner", driver.MinTTL))
-	lease := s.entries[[2]string{"name", "owner"}].record.lease()
-	for _, store := range []*Store{s.Store, other} { // It prolongs nothing.
-		if state := renewed(t, store, "owner", time.Hour, held.Token+1); state != driver.Lost {
-			t.Errorf("Renew of another token: %v, want Lost", state)
-		}
-	}
-	var isRenewed atomic.Bool
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		if !isRenewed.Load() {
-			if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
-				t.Errorf("Renew: %v", state)
-			}
-			isRenewed.Store(true)
-		}
-		return send(ctx)
-	})
-	eventually(t, "end by the first Store", func() bool {
-		_, err := s.client.KeepAliveOnce(t.Context(), lease) // as for another entry
-		must(t, err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return isRenewed.Load() && len(s.entries) == 0
-	})
-	for _, store := range []*Store{s.Store, other} {
-		if state := renewed(t, store, "owner", time.Minute, held.Token); state != driver.Held {
-			t.Errorf("Renew: %v", state)
-		}
-		wantHeld(t, store, 50*time.Minute)
-	}
-}
-
-// A hold that another Store renews stays, though its own Store has no answer of its Acquire.
-func testOtherRenewalInDoubt(t *testing.T, member *servers.Etcd) {
-	s, other := openObserved(t, member), open(t, member)
-	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
-		must(t, send(ctx))
-		return status.Error(codes.Unavailable, "the reply was lost")
-	})
-	if res, err := s.Acquire(t.Context(), request("owner", driver.MinTTL)); err == nil {
-		t.Errorf("Acquire: %+v, want it in doubt", res)
-	}
-	s.onUnary.Store(nil)
-	if state := renewed(t, other, "owner", time.Hour, 0); state != driver.Held {
-		t.Errorf("Renew: %v, want Held", state)
-	}
-	eventually(t, "end by the first Store", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.entries) == 0
-	})
-	release(t, other, "owner")
-}
-
-// A hold that its Store has renewed at last, while it was about to end it, stays, and stays known:
-// its owner is notified of its end. So is one that it has renewed while it looked what became of
-// it.
-func testRenewalDuringTheSweep(t *testing.T, member *servers.Etcd) {
-	for _, looks := range []bool{false, true} {
-		s, other := openObserved(t, member), open(t, member)
-		held := grant(t, s.Store, request("owner", driver.MinTTL))
-		s.stopWatch("name", "owner")
-		if state := renewed(t, other, "owner", time.Hour, held.Token); state != driver.Held {
-			t.Errorf("Renew: %v", state)
-		}
-		var hasEnded, isRenewed atomic.Bool
-		swept := make(chan struct{})
-		onUnary := func(ctx context.Context, req any, send func(context.Context) error) error {
-			txn, ok := req.(*pb.TxnRequest)
-			if ok && mayChangeEntry(txn) {
-				hasEnded.Store(true)
-			}
-			var err error
-			if looks {
-				err = send(ctx)
-			}
-			if ok && hasEnded.Load() && mayChangeEntry(txn) != looks && strings.Contains(fmt.Sprint(txn), "lock/name") &&
-				!isRenewed.Swap(true) {
-				if state := renewed(t, s.Store, "owner", time.Hour, held.Token); state != driver.Held {
-					t.Errorf("Renew: %v", state)
-				}
-				close(swept)
-			}
-			if !looks {
-				err = send(ctx)
-			}
-			return err
-		}
-		s.onUnary.Store(&onUnary)
-		receive(t, swept)
-		notices := noticesOf(s.Store)
-		time.Sleep(2 * watchDelay)
-		ended, err := other.Break(t.Context(), "name", 0)
-		if len(ended) != 1 || err != nil {
-			t.Errorf("Break: %v, %v, want it held", ended, err)
-		}
-		if n := receive(t, notices); n.owner != "owner" || n.token != 0 {
-			t.Errorf("the notice %+v", n)
-		}
-	}
-}
-
 // A store whose client was closed refuses all calls.
 func testClientClosed(t *testing.T, member *servers.Etcd) {
 	client := directClient(t, member)
@@ -823,49 +711,23 @@ func testClientClosed(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// What is certain of a lease counts from before its request, not from the reply.
+// What is certain of a lease counts from before its request, not from the reply. A lease that is
+// asked for again at once is not kept alive.
 func testCertain(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
-	var sent time.Time
+	var requests []time.Time
 	late := func(ctx context.Context, req any, send func(context.Context) error) error {
-		if _, ok := req.(*pb.LeaseGrantRequest); ok {
-			sent = time.Now()
-			defer time.Sleep(200 * time.Millisecond)
-		}
+		requests = append(requests, time.Now())
+		defer time.Sleep(200 * time.Millisecond)
 		return send(ctx)
 	}
 	s.onUnary.Store(&late)
-	l, err := s.leaseFor(t.Context(), leaseSeconds(time.Minute), time.Now().Add(time.Minute))
-	must(t, err)
-	if latest := sent.Add(61 * time.Second); l.certain.After(latest) {
-		t.Errorf("a new lease is certain %v later than its request allows", l.certain.Sub(latest))
-	}
-	certain := l.certain
-	if again, err := s.leaseFor(t.Context(), leaseSeconds(time.Minute), time.Now().Add(time.Minute)); again != l || err != nil || !l.certain.Equal(certain) {
-		t.Errorf("a lease that is asked for again at once is not the same, or kept alive: %v", err)
-	}
-}
-
-// A client whose clock is ahead has the base of the tokens from the first client. A base that
-// cannot be read costs no hold.
-func testUnknownBase(t *testing.T, member *servers.Etcd) {
-	s, other := open(t, member), open(t, member)
-	s.wall = func() time.Time { return time.Now().Add(time.Hour) }
-	first := grant(t, other, request("first", time.Hour))
-	release(t, other, "first")
-	second := grant(t, s, request("second", time.Hour))
-	release(t, s, "second")
-	third := grant(t, other, request("third", time.Hour))
-	if first.Token >= second.Token || second.Token >= third.Token {
-		t.Errorf("the tokens are %d, %d, %d", first.Token, second.Token, third.Token)
-	}
-	_, err := other.client.Put(t.Context(), other.baseKey, "foreign")
-	must(t, err)
-	if res, err := other.Acquire(t.Context(), driver.Request{Name: "free", Owner: "owner", TTL: time.Hour}); !errors.Is(err, driver.ErrCorrupt) {
-		t.Errorf("Acquire: %+v, %v, want ErrCorrupt", res, err)
-	}
-	if state := renewed(t, other, "third", time.Hour, third.Token); state != driver.Held {
-		t.Errorf("Renew: %v, want Held", state)
+	for range 2 {
+		l, err := s.leaseFor(t.Context(), leaseSeconds(time.Minute), time.Now().Add(time.Minute))
+		must(t, err)
+		if latest := requests[0].Add(61 * time.Second); len(requests) > 1 || l.certain.After(latest) {
+			t.Errorf("after %d requests a lease is certain %v longer than the first allows", len(requests), l.certain.Sub(latest))
+		}
 	}
 }
 

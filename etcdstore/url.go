@@ -58,14 +58,11 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), "2379")
 		}
-		if strings.HasPrefix(host, ":") {
-			return nil, fmt.Errorf("%w: the URL names no host", driver.ErrInvalid)
-		}
 		config.Endpoints = append(config.Endpoints, scheme+host)
 	}
-	opts := &Options{}
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		opts.Prefix = path + "/"
+	prefix := strings.Trim(u.Path, "/")
+	if prefix != "" {
+		prefix += "/"
 	}
 	if err := query.Err(); err != nil {
 		return nil, err
@@ -78,7 +75,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", storeError(err))
 	}
-	s := New(client, opts)
+	s := New(client, &Options{Prefix: prefix})
 	s.ownsClient = true
 	return s, nil
 }
@@ -94,8 +91,7 @@ func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.C
 		// token, and succeeds.
 		return rpctypes.ErrGRPCAuthNotEnabled
 	}
-	if code := status.Code(err); code == codes.DeadlineExceeded {
-		text := status.Convert(err).Message()
+	if text := status.Convert(err).Message(); status.Code(err) == codes.DeadlineExceeded {
 		_, reason, _ := strings.Cut(text, "latest balancer error: ")
 		return fmt.Errorf("%w: %s", context.DeadlineExceeded, cmp.Or(reason, text))
 	}

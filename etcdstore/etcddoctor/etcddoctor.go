@@ -7,7 +7,6 @@ package etcddoctor
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 )
 
 func init() { doctor.Register(examine) }
-
-const statusTimeout = 2 * time.Second // of the status of a member
 
 // examine reads the status of each member that the client has an address of. Whether the user may
 // do what locks need, and whether there is a majority, the probe of package doctor shows.
@@ -32,11 +29,8 @@ func examine(ctx context.Context, store driver.Store, _ doctor.Options) (all []d
 	}
 	clusters := map[uint64]bool{}
 	for _, endpoint := range s.Client().Endpoints() {
-		addr := endpoint
-		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
-			addr = u.Host
-		}
-		limited, cancel := context.WithTimeout(ctx, statusTimeout)
+		addr := endpoint[strings.LastIndex(endpoint, "/")+1:]
+		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 		state, err := s.Client().Status(limited, endpoint)
 		cancel()
 		if err != nil {

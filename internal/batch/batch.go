@@ -10,11 +10,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 var (
-	// ErrNotSent means that the time of a call was up before it was sent.
-	ErrNotSent = errors.New("given up before it was sent")
+	// ErrNotSent means that the time of a call was up before it was sent. Nothing was changed.
+	ErrNotSent = driver.NotApplied(errors.New("given up before it was sent"))
 
 	// ErrNoReply means that a call was sent, and that its outcome is not known.
 	ErrNoReply = errors.New("no answer in time")
