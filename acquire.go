@@ -81,7 +81,7 @@ func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, er
 		defer cancel()
 		l.ctx = limited
 	}
-	l.name, l.index, l.began = c.config.Prefix+name, notScheduled, c.clock.now()
+	l.name, l.began = c.config.Prefix+name, c.clock.now()
 	l.handle = Lock{lease: l, lockContext: lockContext{c: c, valuesCtx: l.ctx}}
 	l.locks = append(l.ownLock[:0], &l.handle)
 	err := l.run()
@@ -338,17 +338,14 @@ func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until
-// the next request, or sets failure if there is none:
+// the next one, or sets failure if there is none: the store will never do it, or has refused the
+// very first request; a single attempt has sent a second one, to learn the outcome of the first; or
+// the store has not answered for Config.MaxOutage.
 //
-//   - the store will never do it;
-//   - the store has refused the very first request;
-//   - a single attempt has sent a second request, to learn the outcome of the first;
-//   - the store has not answered for Config.MaxOutage.
-//
-// A store may announce when it can serve, such as a quorum whose nodes were divided among
-// contenders. The time of the outage counts from then on; a deadline of ctx bounds it instead. A
-// single attempt tries again soon for a request timeout at most. The head notes an outage for those
-// in line, too. The caller holds c.mu.
+// A store may announce when it can serve, such as a quorum whose nodes were divided. The outage
+// counts from then on; if ctx has a deadline, that alone bounds it. A single attempt tries again
+// soon for a request timeout at most. The head notes an outage for those in line, too. The caller
+// holds c.mu.
 func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q, try := l.c, l.queue, l.op == opTry
 	if l.ctx.Err() != nil {
@@ -435,11 +432,7 @@ func request[T any](
 	if byCaller {
 		deadline = callerDeadline
 	}
-	values := ctx
-	if ctx.Done() != nil {
-		values = context.WithoutCancel(ctx)
-	}
-	limited, cancel := context.WithDeadline(values, deadline)
+	limited, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	value, err = call(limited)
 	if err != nil {

@@ -75,7 +75,7 @@ func New(store driver.Store, config *Config) *Client {
 	o.Backoff.Max = cmp.Or(o.Backoff.Max, max(o.Backoff.Min, 250*time.Millisecond))
 	o.RequestTimeout = min(cmp.Or(o.RequestTimeout, 3*time.Second), driver.MaxTTL)
 	o.MaxOutage = min(cmp.Or(o.MaxOutage, 10*time.Second), driver.MaxTTL)
-	o.LocalTurn = min(cmp.Or(o.LocalTurn, defaultLocalTurn), driver.MaxTTL)
+	o.LocalTurn = min(cmp.Or(o.LocalTurn, 10*time.Millisecond), driver.MaxTTL)
 	c.configErr = config.validate(o.Holder)
 	c.changed.L = &c.mu
 	c.clock.base, c.clock.useBootClock = time.Now().Add(-1), !c.guarantees.InProcess && suspendedTime != nil

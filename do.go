@@ -17,8 +17,7 @@ import (
 // not held until work returned, or its release was not confirmed, the error shows that as well,
 // also if work returned nil: it matches ErrLost, ErrReleased (after [Client.ReleaseAll], or a
 // Release by work itself), ErrReleased and ErrClosed (after [Client.Close]), ErrHandedOver, or
-// ErrUnavailable. ReleaseAll and Close wait for work until the deadline of the lock: no other
-// caller has the lock while work runs that returns soon after the end of its context.
+// ErrUnavailable. ReleaseAll and Close wait for work until the deadline of the lock.
 //
 // Inside of work, [FromContext] returns the Lock, for its token.
 func (c *Client) Do(ctx context.Context, name string, o *Options, work func(context.Context) error) error {
@@ -114,7 +113,13 @@ func runLocked(ctx context.Context, key any, held heldLock, locks []*Lock, work 
 	if lockErr == nil && end != nil {
 		lockErr = held.doError(fmt.Errorf("before the work had returned: %w", end))
 	}
-	return joinErrors(err, lockErr)
+	switch {
+	case lockErr == nil, err != nil && errors.Is(err, lockErr): // which it contains already
+		return err
+	case err == nil:
+		return lockErr
+	}
+	return fmt.Errorf("%w (and %w)", err, lockErr) // on one line
 }
 
 // FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed
@@ -129,19 +134,6 @@ func FromContext(ctx context.Context) *Lock {
 func SetFromContext(ctx context.Context) *LockSet {
 	set, _ := ctx.Value(setKey{}).(*LockSet)
 	return set
-}
-
-// joinErrors joins the error of the work and that of the lock on one line.
-func joinErrors(work, lock error) error {
-	switch {
-	case lock == nil:
-		return work
-	case work == nil:
-		return lock
-	case errors.Is(work, lock):
-		return work // the error of the work contains it already
-	}
-	return fmt.Errorf("%w (and %w)", work, lock)
 }
 
 // DoValue is [Client.Do] for work that returns a value. The value is that of work, whatever the

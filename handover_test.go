@@ -108,23 +108,6 @@ func TestAdoptBesideAWaiter(t *testing.T) {
 	})
 }
 
-// Requests of an acquisition that come back late do not free what was handed over meanwhile.
-func TestLateAnswerAfterAHandOver(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		first, store := faulty(t, nil)
-		second := open(t, store.Store, nil)
-		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			time.Sleep(6 * time.Second) // beyond the bound of a request
-			apply()
-			return nil
-		})
-		lock := adopt(t, second, given(t, first, "a", holdfast.Options{}), nil)
-		time.Sleep(time.Minute)
-		noErr(t, lock.Err())
-		release(t, lock)
-	})
-}
-
 func TestAdoptOverAFailingStore(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)

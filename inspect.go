@@ -18,22 +18,20 @@ type Record = driver.Record
 // Lookup returns the holds of a lock, oldest first; a name that is kept after its release counts.
 // If there is none, the error matches [ErrNotHeld]. The ctx ends it as it ends [Client.Acquire].
 func (c *Client) Lookup(ctx context.Context, name string) ([]Record, error) {
-	return c.requestRecords(ctx, "look up", "lookup", name, func(ctx context.Context, full string) ([]Record, error) {
-		return c.store.Lookup(ctx, full)
+	return c.requestRecords(ctx, "look up", "lookup", name, func(ctx context.Context) ([]Record, error) {
+		return c.store.Lookup(ctx, c.config.Prefix+name)
 	})
 }
 
 // requestRecords makes a request for the records of a name.
 func (c *Client) requestRecords(
-	ctx context.Context, what, op, name string, call func(context.Context, string) ([]Record, error),
+	ctx context.Context, what, op, name string, call func(context.Context) ([]Record, error),
 ) ([]Record, error) {
 	if err := c.begin(ctx, nil, name); err != nil {
 		return nil, opError(what, name, err)
 	}
 	defer c.activeCalls.Done()
-	records, err := request(c, ctx, op, c.config.RequestTimeout, func(ctx context.Context) ([]Record, error) {
-		return call(ctx, c.config.Prefix+name)
-	})
+	records, err := request(c, ctx, op, c.config.RequestTimeout, call)
 	switch {
 	case err != nil:
 		return nil, opError(what, name, storeError(ctx, err))
@@ -86,8 +84,8 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 	if token < 0 {
 		return nil, opError("break", name, fmt.Errorf("%w: the token %d is below 0", ErrInvalid, token))
 	}
-	records, err := c.requestRecords(ctx, "break", "break", name, func(ctx context.Context, full string) ([]Record, error) {
-		return c.store.Break(ctx, full, token)
+	records, err := c.requestRecords(ctx, "break", "break", name, func(ctx context.Context) ([]Record, error) {
+		return c.store.Break(ctx, c.config.Prefix+name, token)
 	})
 	for _, lock := range c.Locks() { // It may have been one of this Client.
 		l := lock.lease

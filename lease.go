@@ -66,7 +66,7 @@ type lease struct {
 	result error         // of its release, once it has ended
 	since  time.Duration // when it was granted, or passed on to its caller
 	due    time.Duration // when its caller asks for it, or it is checked
-	index  int           // in the schedule, or notScheduled
+	index  int           // in the schedule
 	handle Lock          // its own
 	locks  []*Lock       // handle and those of reentrant acquisitions: those not released, and the last
 

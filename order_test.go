@@ -445,29 +445,6 @@ func TestNoticeBeforeTheRefusal(t *testing.T) {
 	})
 }
 
-// A caller that needs the confirmation of a grant has it soon, also if a renewal of the place was
-// under way when the notice came.
-func TestConfirmationBehindARenewalOfThePlace(t *testing.T) {
-	for name, o := range map[string]*holdfast.Options{"NoRenew": {NoRenew: true}, "Detached": {Detached: true}} {
-		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			store := faultstore.Wrap(memstore.New())
-			first := acquire(t, open(t, store.Store, nil), "a", nil)
-			var answered time.Time
-			store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				release(t, first)
-				synctest.Wait() // for its notice
-				apply()
-				answered = time.Now()
-				return nil
-			})
-			acquire(t, open(t, store, nil), "a", o)
-			if late := time.Since(answered); late > 50*ms {
-				t.Errorf("acquired %v after the answer", late)
-			}
-		})
-	}
-}
-
 // A hold of which a notice has told is not lost by the answer to a renewal of its place, which was
 // sent before.
 func TestNoticeBeforeTheAnswerToARenewal(t *testing.T) {

@@ -20,10 +20,6 @@ type nameQueue struct {
 	turnEnd    time.Duration // until when the head is passed on to the line
 }
 
-// defaultLocalTurn is Config.LocalTurn if it is 0. It is long enough to make the requests to the
-// store rare, and too short to be noticed by the clients that wait.
-const defaultLocalTurn = 10 * time.Millisecond
-
 // leases yields all leases of the Client. The caller holds c.mu.
 func (c *Client) leases(yield func(*lease) bool) {
 	for _, q := range c.queues {

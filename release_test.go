@@ -239,10 +239,6 @@ func TestKeepAfterTheEnd(t *testing.T) {
 func TestReleaseKeepOfAnEndedHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c := open(t, memstore.New(), nil)
-		_ = c.Do(ctx, "all", nil, func(ctx context.Context) error {
-			c.ReleaseAll() // waits for this work no longer than RequestTimeout
-			return nil
-		})
 		_ = c.Do(ctx, "n", nil, func(ctx context.Context) error {
 			go c.ReleaseAll()
 			<-ctx.Done()

@@ -266,9 +266,6 @@ func (l *lease) noteNotice(token int64) {
 	l.signal()
 }
 
-// notScheduled is the index of a lease that is not in the schedule.
-const notScheduled = -1
-
 // A schedule has the holds of callers by the time at which each must be checked next, for its
 // renewal or its deadline. It is guarded by Client.mu.
 type schedule struct {
@@ -308,7 +305,7 @@ func (l *lease) lookAt(now, due time.Duration) {
 	if l.due = min(due, deadline); last && l.confirmed && l.look == noLook {
 		l.due = deadline
 	}
-	if l.index == notScheduled {
+	if l.index >= len(s.heap) || s.heap[l.index] != l {
 		l.index, s.heap = len(s.heap), append(s.heap, l)
 	}
 	s.sift(l.index, l)

@@ -173,20 +173,6 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-// An Extend without an answer leaves time for a renewal.
-func TestHungExtendIsNoLoss(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 4 * time.Second})
-		time.Sleep(1300 * ms)
-		store.Once(faultstore.Renew, faultstore.Hang)
-		err := lock.Extend(ctx, 4*time.Second)
-		if errors.Is(err, holdfast.ErrLost) || lock.Err() != nil {
-			t.Errorf("after one lost request: %v, %v", err, lock.Err())
-		}
-	})
-}
-
 // MaxHold ends the hold for its holder, and its Release frees the name, whatever the TTL.
 func TestMaxHold(t *testing.T) {
 	for _, o := range []holdfast.Options{{}, {TTL: 24 * time.Hour, Detached: true}} {

@@ -310,6 +310,9 @@ func (p *player) play() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if held, _ := p.nodes[0].Lookup(ctx, name); len(held) > 0 {
+			if held[0].Remaining > worldTTL {
+				p.violate("%v, which is longer than asked for", held[0])
+			}
 			held, _ = p.nodes[0].Break(ctx, name, held[0].Token*p.Int64N(2))
 			for _, rec := range held {
 				p.broken = append(p.broken, worldHold{token: rec.Token, to: time.Now()})
