@@ -40,7 +40,8 @@
 // case is better served by package pgstore.
 //
 // A transaction-level pooler in the path would grant a lock twice: the Store detects poolers when
-// it connects, and refuses all of them. A standby has locks of its own, and is refused.
+// it connects, and refuses all of them. A standby has locks of its own, and is refused, and so is a
+// former primary that takes no writes: its sessions are lost with their next request.
 //
 // A session that waits holds up vacuum and CREATE INDEX CONCURRENTLY, for up to ten seconds. A
 // process that hangs while it waits is granted the key in its turn, until the server ends its

@@ -332,12 +332,16 @@ func TestGivenUpAsGranted(t *testing.T) {
 	grant(t, other, "name", time.Minute)
 }
 
-// A standby's locks are its own.
+// A standby's locks are its own, and so are those of a former primary, to which connections stay
+// when the address moves to another server.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t, "fsync=off")
 	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
 	s := open(t, standby.Addr, nil)
+	proxy := faultproxy.Start(t, primary.Addr)
+	moving := open(t, proxy.Addr(), nil)
+	held := grant(t, moving, "name", time.Minute)
 	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
 	}
@@ -347,6 +351,21 @@ func TestStandby(t *testing.T) {
 	if err := LockTx(t.Context(), pgtest.Begin(t, s.pool), "name", nil); !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("LockTx on a standby gives %v, want an error", err)
 	}
+	pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
+	pgtest.Execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Eventually(t, "former primary", func() bool {
+		return pgtest.QueryValue[string](t, moving.pool, "SHOW default_transaction_read_only") == "on"
+	})
+	standby.Promote()
+	proxy.SetTarget(standby.Addr)
+	if res, err := moving.Acquire(t.Context(), pgtest.Request("other", time.Minute)); res.Granted {
+		t.Errorf("a former primary grants %+v, %v", res, err)
+	}
+	if got := stateOf(t, moving, held); got != driver.Lost {
+		t.Errorf("the lock of a former primary is %v", got)
+	}
+	grant(t, s, "name", time.Minute)
+	grant(t, moving, "other", time.Minute)
 }
 
 // A server without connections refuses, and says when to come again. An owner that cannot wait
