@@ -327,7 +327,7 @@ func (p *player) play() {
 	default:
 		acquire, began := c.Acquire, time.Now()
 		if chance < 24 {
-			acquire, o.Wait = c.TryAcquire, 2*time.Second // two requests
+			acquire, o.Wait = c.TryAcquire, 3*time.Second // three requests
 		}
 		lock, err := acquire(ctx, name, o)
 		if took := time.Since(began); o.Wait > 0 && took > o.Wait+time.Second {
