@@ -11,8 +11,8 @@
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
-// its time: the first every 0.1 s, the tenth every second, those behind every 7 s. A hundred in one
-// Store look every second. A process that hangs or is stopped keeps its locks until their TTL, and
+// its time: the first every 0.1 s, the second every 0.4 s, the fifth every 2.5 s, those behind every
+// 7 s. A hundred in one Store look every second. A process that hangs or is stopped keeps its locks until their TTL, and
 // a place for 20 s at most. Detached holds outlive their process, until their TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
@@ -29,7 +29,8 @@
 // Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
 // clock tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
 // systemd-nspawn). Among these, a step of it by more than 10 s ends keeps, and the detached holds
-// of processes that have ended.
+// of processes that have ended. Before Linux 6.3, a process that has made a time namespace and not
+// entered it (unshare --time without --fork) must not use the store.
 //
 // A hold that is broken ends within 100 ms in its process.
 //
@@ -40,8 +41,8 @@
 // 20,000 holds and places, gets no more.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
-// files holds up all requests for the names in that file, until it goes on or is killed. A List
-// ends there. Requests fail when their context ends, and Close after 3 s: then the holds of its
+// files holds up all requests for the names in that file, and a List, until it goes on or is
+// killed. Requests fail when their context ends, and Close after 3 s: then the holds of its
 // Store last until their TTL or the end of the process. Exclusion holds. A process that is killed
 // between a change and its notices delays those whose turn has come until they look.
 //
@@ -51,7 +52,7 @@
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the
 // files frees the locks in it, and their tokens go on from the time of day; without the file of a
-// session the locks of its Store are free. Programs that have opened a file go on with it when it
+// session the locks that its Store has are free. Programs that have opened a file go on with it when it
 // is moved elsewhere, so two may hold a lock. A program that cleans up /tmp by age must leave the
 // folder alone.
 //
@@ -88,7 +89,7 @@
 //
 // The members of a group that may write the folder are trusted. Each of them can take, break and
 // block every lock, see its holder and metadata, and make records lie. Of owner secrets the folder
-// has the SHA-256. Nothing in the folder leads a process out of it, and no file is written, or
+// has the SHA-256. No link in the folder leads a process out of it, and no file is written, or
 // given other permissions, that has another name elsewhere or was moved there. A sticky folder is
 // refused, since its users may not replace each other's files.
 //

@@ -55,7 +55,14 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 			return nil, nil, driver.NotApplied(wrapErr("open", s.dir, err))
 		}
 	}
-	if f = s.folder; makes && f.session == nil {
+	f = s.folder
+	if own = f.session; own != nil {
+		if info, err := own.file.Stat(); err == nil && namesOf(info) == 0 { // Somebody has deleted it.
+			own.close()
+			f.session = nil
+		}
+	}
+	if makes && f.session == nil {
 		f.session, err = f.openSession()
 	}
 	return f, f.session, err

@@ -287,20 +287,16 @@ func TestMovedFiles(t *testing.T) {
 		t.Errorf("the file has the permissions %v and %d bytes, %v", info.Mode(), info.Size(), err)
 	}
 
-	old := strings.Repeat("precious", headerSize)
-	move(s.pathOf("old"), old)
-	if err := os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Acquire(t.Context(), request("old", time.Hour))
-	wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
-	_, err = s.Lookup(t.Context(), "old")
-	wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
-	sweeps := openTest(t, folder)
-	next(t, sweeps, "sweeps")
-	sweeps.Close()
-	if text, err := os.ReadFile(s.pathOf("old")); string(text) != old {
-		t.Errorf("the file has %.99q, %v", text, err)
+	for _, old := range []string{strings.Repeat("precious", headerSize), strings.Repeat("\x00", 3*pageSize)} {
+		move(s.pathOf("old"), old)
+		if err := os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Acquire(t.Context(), request("old", time.Hour))
+		wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
+		if text, err := os.ReadFile(s.pathOf("old")); string(text) != old {
+			t.Errorf("the file has %.99q, %v", text, err)
+		}
 	}
 }
 

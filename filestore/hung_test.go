@@ -78,6 +78,11 @@ func TestOpeningHangs(t *testing.T) {
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "the disk hangs") {
 		t.Errorf("Close: %v", err)
 	}
+	if err := s.Close(); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+	_, err = s.Lookup(t.Context(), "name")
+	wantError(t, err, driver.ErrClosed)
 }
 
 // A release that was sent after an acquire whose caller has gone takes effect after it.

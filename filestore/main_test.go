@@ -362,6 +362,7 @@ func (s *Store) pathOf(name string) string {
 // die ends a Store as the kernel ends one whose process is killed.
 func (s *Store) die() {
 	own := s.Session()
+	s.isClosing.Store(true)
 	s.close()
 	own.Close()
 }

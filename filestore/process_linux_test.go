@@ -11,7 +11,7 @@ import (
 
 // A holder and waiters that die at once, in any order, hold up nobody behind them for long.
 func TestManyDieAtOnce(t *testing.T) {
-	const dying = 8                  // Those far behind look when their places are renewed.
+	const dying = 5                  // Those far behind look when their places are renewed.
 	limit := 3500 * time.Millisecond // A look is due in 4 s.
 	for range 3 {
 		dir, last := t.TempDir(), int64(0)

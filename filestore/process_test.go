@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func TestSessionBesideSweeps(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					sweeper.sweep()
+					sweeper.folder.sweep()
 				}
 			}
 		})
@@ -312,6 +313,13 @@ func TestHeldUp(t *testing.T) {
 	if err == nil || entries[0].State != driver.Unknown || entries[1].State != driver.Held {
 		t.Errorf("%v, %v", entries, err)
 	}
+	before := runtime.NumGoroutine()
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, _ = s.Acquire(ctx, request("name", time.Hour))
+		cancel()
+	}
+	eventually(t, "no goroutine waits for what nobody wants", func() bool { return runtime.NumGoroutine() < before+100 })
 	file.Close()
 	time.Sleep(100 * time.Millisecond) // What was waited for comes, and nobody wants it any more.
 	if records, err := openTest(t, s.dir).Lookup(t.Context(), "name"); err != nil || len(records) != 1 {
@@ -347,19 +355,30 @@ func TestRenewSome(t *testing.T) {
 	}
 }
 
-// The limit of this store: a lock that is held is free once its file is deleted. The tokens
-// distinguish the two holders, and the first learns of it when it renews.
+// The limit of this store: a lock that is held is free once its file, or that of the session, is
+// deleted. The tokens distinguish the two holders, and the first learns of it when it renews. What is
+// acquired after it excludes others.
 func TestDeletedFile(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	req, first := granted(t, s, "name", time.Hour)
-	if err := os.Remove(s.pathOf("name")); err != nil {
-		t.Fatal(err)
-	}
-	if _, second := granted(t, s, "name", time.Hour); second <= first {
-		t.Errorf("token %d after %d", second, first)
-	}
-	now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-	if err != nil || now[0].State != driver.Lost {
-		t.Errorf("Renew: %v, %v", now, err)
+	for what, deleted := range map[string]func(s *Store) string{
+		"locks":   func(s *Store) string { return s.pathOf("name") },
+		"session": func(s *Store) string { return filepath.Join(s.dir, s.sessionFile()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := openTest(t, t.TempDir())
+			other := openTest(t, s.dir)
+			req, first := granted(t, s, "name", time.Hour)
+			if err := os.Remove(deleted(s)); err != nil {
+				t.Fatal(err)
+			}
+			if _, second := granted(t, other, "name", time.Hour); second <= first {
+				t.Errorf("token %d after %d", second, first)
+			}
+			now, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
+			if err != nil || now[0].State != driver.Lost {
+				t.Errorf("Renew: %v, %v", now, err)
+			}
+			granted(t, s, "later", time.Hour)
+			refused(t, other, "later")
+		})
 	}
 }

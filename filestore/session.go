@@ -36,23 +36,26 @@ type session struct {
 const (
 	sessionIDLen = 32
 
-	// lookStep, times its position, is the time between the looks of one of the first places at what
-	// is before it: the death of a process sends no notice. Those behind look when they are renewed.
+	// lookStep, times the square of its position, is the time between the looks of one of the first
+	// places at what is before it: the death of a process sends no notice. Those behind look when
+	// they are renewed.
 	lookStep = 100 * time.Millisecond
-	lookers  = 10
+	lookers  = 8
 )
 
 func sessionFile(id string) string { return "session-" + id }
 
-// openSession makes the session of this Store. Others may sweep a file that is not in use yet.
+// openSession makes the session of this Store. Others may sweep a file that is not in use yet, and
+// those of dead sessions may have filled the disk.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps older versions out that come later.
-	for tries := 100; ; tries-- {
+	for tries := 20; ; tries-- {
 		random := make([]byte, sessionIDLen/2)
 		rand.Read(random)
 		id := hex.EncodeToString(random)
 		file, err := f.makeInbox(sessionFile(id))
-		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
+		if err != nil && tries > 0 {
+			f.sweep()
 			continue
 		}
 		if err != nil {
@@ -61,7 +64,7 @@ func (f *folder) openSession() (*session, error) {
 		s := &session{folder: f, id: id, file: file, looks: map[string]bool{}}
 		s.closing, s.end = context.WithCancel(f.store.closing)
 		s.running.Go(s.receive)
-		s.running.Go(s.sweep)
+		s.running.Go(f.sweep)
 		return s, nil
 	}
 }
@@ -89,11 +92,11 @@ func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 
 // sweep looks at some of the files in the folder, and deletes those of dead sessions. A process that
 // is killed leaves fewer, as a rule.
-func (s *session) sweep() {
-	files, _ := fs.ReadDir(s.folder.FS(), ".")
+func (f *folder) sweep() {
+	files, _ := fs.ReadDir(f.FS(), ".")
 	for _, i := range mathrand.Perm(len(files))[:min(64, len(files))] {
 		if id, isSession := strings.CutPrefix(files[i].Name(), sessionFile("")); isSession {
-			_, _ = s.folder.reach(id, "")
+			_, _ = f.reach(id, "")
 		}
 	}
 }
@@ -114,7 +117,7 @@ func (s *session) note(st *state) {
 		return
 	}
 	s.looks[who.hash] = true
-	time.AfterFunc(s.folder.store.lookStep*time.Duration(max(position, len(s.looks)/lookers)), func() {
+	time.AfterFunc(s.folder.store.lookStep*time.Duration(max(position*position, len(s.looks)/10)), func() {
 		s.mu.Lock()
 		delete(s.looks, who.hash)
 		s.mu.Unlock()

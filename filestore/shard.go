@@ -159,7 +159,7 @@ func (st *state) read(info fs.FileInfo) error {
 	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
 		return sh.folder.notApplied("read", sh.name, err)
 	}
-	if len(bytes.Trim(sh.text, "\x00")) > 0 { // Otherwise nothing was granted yet.
+	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // Otherwise nothing was granted yet.
 		err := json.Unmarshal(sh.text[:min(sh.size, headerSize)], h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
@@ -212,19 +212,6 @@ func (st *state) read(info fs.FileInfo) error {
 		e.Data.waited = true
 	}
 	return nil
-}
-
-// names returns the names that have entries in the shard.
-func (st *state) names() (names []string, err error) {
-	for _, e := range st.former {
-		name := e.Data.decodePublic().Name
-		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
-			return nil, st.folder.corrupt(st.shard.name, notOurs)
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }
 
 // write makes the shard that of the state, which a verb has changed. The line of the actor comes
@@ -369,7 +356,11 @@ func (d *lineData) decodePublic() (public publicData) {
 	return public
 }
 
+// encodeJSON returns value on one line, in which no "<" and "&" takes six bytes.
 func encodeJSON(value any) []byte {
-	text, _ := json.Marshal(value) // Numbers and texts always have JSON.
-	return text
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // Numbers and texts always have JSON.
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

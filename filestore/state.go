@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
@@ -76,14 +79,14 @@ func (st *state) inForce(e *entry) bool {
 }
 
 // bury drops what has ended, and the entries of dead processes right before the actor: those among
-// the holds, or the place before its own. It reports whether there were any. Each place looks at
-// those before it, so the dead elsewhere are dropped by others.
+// the holds and the first place, or the place before its own. It reports whether there were any.
+// Each place looks at those before it, so the dead elsewhere are dropped by others.
 func (st *state) bury() (found bool) {
 	for again := true; again; {
 		again = false
 		st.queue.Settle(st.now)
-		looked := st.queue.Holds()
-		if i := st.index(); i > len(looked) {
+		looked := st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]
+		if i := st.index(); i >= len(looked) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
 		for _, e := range slices.Clone(looked) {
@@ -156,18 +159,35 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// tell sends the notices to those whose entries have become holds, or were broken. If one of them is
-// dead, a look ends its entries.
+// all returns the holds and keeps of all names, of a state that has the entries of the whole shard.
+func (st *state) all() (records []driver.Record, err error) {
+	entries := map[string][]*entry{}
+	for _, e := range st.former {
+		name := e.Data.decodePublic().Name
+		entries[name] = append(entries[name], e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
+			return nil, st.folder.corrupt(st.shard.name, notOurs)
+		}
+		look := *st // It changes nothing.
+		look.who.name, look.queue = name, queue{}
+		look.queue.Restore(entries[name]...)
+		holds, _ := look.holds()
+		records, st.failure = append(records, holds...), look.failure
+	}
+	return records, nil
+}
+
+// tell sends the notices to those whose entries have become holds, or were broken.
 func (st *state) tell() {
 	send := func(e *entry, token int64) {
-		switch s := st.folder.store; {
+		switch {
 		case e.Kept || e.Owner == st.who.hash:
 		case st.own != nil && st.own.id == e.Data.session:
-			s.notices.Receive(e.Owner, fmt.Sprint(token))
+			st.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
 		default:
-			if isAlive, _ := st.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token)); !isAlive {
-				go s.Lookup(s.closing, st.who.name)
-			}
+			_, _ = st.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
 		}
 	}
 	for _, e := range st.queue.Holds() {

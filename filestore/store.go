@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -33,12 +34,15 @@ type Store struct {
 	lookStep     time.Duration
 	notices      notices.Mailbox
 
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	// turns has a value while a request uses the shard of that number, and for good when the Store
+	// is closed.
+	turns     [shardCount]chan struct{}
+	isClosing atomic.Bool
+	closing   context.Context // ends with Close
+	close     context.CancelFunc
 
-	turns   [shardCount]sync.Mutex // each is held by the request that uses the shard of that number
-	opening sync.Mutex             // held while the folder is opened, which lasts as long as the disk hangs
-	folder  *folder                // kept open from request to request; nil before the first one
+	opening sync.Mutex // held while the folder is opened, which lasts as long as the disk hangs
+	folder  *folder    // kept open from request to request; nil before the first one
 }
 
 var _ driver.Notifier = (*Store)(nil)
@@ -65,6 +69,9 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	s := &Store{dir: dir, allowNetwork: opts != nil && opts.AllowNetwork, host: h, lookStep: lookStep}
 	s.notices.Tag = func(_, owner string) string { return hashOf(owner) }
 	s.closing, s.close = context.WithCancel(context.Background())
+	for i := range s.turns {
+		s.turns[i] = make(chan struct{}, 1)
+	}
 	path := nearestExisting(dir)
 	info, err := os.Stat(path)
 	if err == nil {
@@ -111,11 +118,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		})
 	}
 	group.Wait()
-	if s.isClosed() {
-		return nil, driver.ErrClosed
-	}
 	err := cmp.Or(errs...)
-	if err != nil && len(reqs) > 1 { // It stands for all, of which some may have been prolonged.
+	if err != nil && len(reqs) > 1 && !s.isClosed() { // It stands for all, of which some may have been prolonged.
 		err = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
 	}
 	return entries, err
@@ -142,26 +146,14 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		goesOn := func(err error) bool {
-			return err == nil || yield(driver.Record{}, err) && errors.Is(err, driver.ErrCorrupt)
-		}
 		for i := range shardCount {
-			names, err := do(ctx, s, actor{shard: i}, false, (*state).names)
-			if !goesOn(err) {
+			records, err := do(ctx, s, actor{shard: i}, false, (*state).all)
+			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
 				return
 			}
-			for _, name := range names {
-				if !strings.HasPrefix(name, prefix) {
-					continue
-				}
-				records, err := s.Lookup(ctx, name)
-				if !goesOn(err) {
+			for _, rec := range records {
+				if strings.HasPrefix(rec.Name, prefix) && !yield(rec, nil) {
 					return
-				}
-				for _, rec := range records {
-					if !yield(rec, nil) {
-						return
-					}
 				}
 			}
 		}
@@ -192,13 +184,15 @@ func (s *Store) Guarantees() driver.Guarantees {
 // Close implements [driver.Store]. The entries of this Store end with it, save those that are
 // detached holds. If the disk hangs, Close returns an error after 3 s.
 func (s *Store) Close() error {
+	if s.isClosing.Swap(true) {
+		return nil
+	}
+	s.close()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.close() // No request begins any more, and those that have begun end.
-		for i := range s.turns {
-			s.turns[i].Lock()
-			defer s.turns[i].Unlock()
+		for _, turn := range s.turns { // Those that have begun end.
+			turn <- struct{}{}
 		}
 		s.opening.Lock()
 		defer s.opening.Unlock()
@@ -209,7 +203,6 @@ func (s *Store) Close() error {
 		for _, sh := range s.folder.shards {
 			sh.file.Close() // or nothing, if it is nil
 		}
-		s.folder = nil
 	}()
 	select {
 	case <-closed:
@@ -256,8 +249,14 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 // use the same shard are made one after the other: so a Release ends what an Acquire before it has
 // granted late.
 func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*state) error) error {
-	s.turns[who.shard].Lock()
-	defer s.turns[who.shard].Unlock()
+	select {
+	case s.turns[who.shard] <- struct{}{}:
+		defer func() { <-s.turns[who.shard] }()
+	case <-ctx.Done():
+		return driver.NotApplied(ctx.Err())
+	case <-s.closing.Done():
+		return driver.ErrClosed
+	}
 	f, own, err := s.currentFolder(makes)
 	var info fs.FileInfo
 	if err == nil {
@@ -281,6 +280,9 @@ func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*s
 	}
 	if err == nil {
 		err = cmp.Or(verb(st), st.failure)
+	}
+	if holds := st.queue.Holds(); len(holds) > 0 && holds[len(holds)-1].Data.waited { // It may be dead.
+		st.bury()
 	}
 	if err == nil {
 		err = st.write()

@@ -129,3 +129,30 @@ func TestToldWithoutALook(t *testing.T) {
 	released(t, other, writer)
 	awaitTurn(t, "the end of the writer", s, reader, notices)
 }
+
+// A dead waiter is nobody: not to a try, and not when the holder releases, also if its hold would
+// outlive its process.
+func TestDeadWaiterIsNobody(t *testing.T) {
+	dir := t.TempDir()
+	s, dead := openTest(t, dir), openTest(t, dir)
+	reader := request("name", time.Hour)
+	reader.Limit = driver.Shared
+	hold, _ := grantedTo(t, s, reader)
+	waiting(t, dead, request("name", time.Hour))
+	detached := request("name", time.Hour)
+	detached.Detached = true
+	waiting(t, dead, detached)
+	dead.die()
+	reader.Owner += " again"
+	again, _ := grantedTo(t, s, reader)
+	if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 2 || records[0].Waiting > 0 {
+		t.Error(records, err)
+	}
+	dead = openTest(t, dir)
+	detached.Owner += " again"
+	waiting(t, dead, detached)
+	dead.die()
+	released(t, s, hold)
+	released(t, s, again)
+	next(t, s, "name")
+}
