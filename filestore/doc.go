@@ -7,13 +7,13 @@
 // different containers too if they share it.
 //
 // Order: the waiters of a name get it in the order in which they came, over all processes. Each is
-// notified of its turn at once.
+// notified of its turn at once. A hold that is broken ends within 100 ms in its process.
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
 // its time: the first every 0.1 s, the second every 0.4 s, the fifth every 2.5 s, those behind every
-// 7 s. A hundred in one Store look every second. A process that hangs or is stopped keeps its locks until their TTL, and
-// a place for 20 s at most. Detached holds outlive their process, until their TTL.
+// 7 s. A hundred in one Store look every second. A process that hangs or is stopped keeps its locks
+// until their TTL, and a place for 20 s at most. Detached holds outlive their process, until then.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after
@@ -32,8 +32,6 @@
 // of processes that have ended. Before Linux 6.3, a process that has made a time namespace and not
 // entered it (unshare --time without --fork) must not use the store.
 //
-// A hold that is broken ends within 100 ms in its process.
-//
 // # What can go wrong
 //
 // The names are in 64 files. A grant waits for the disk once in about ten minutes for each of them,
@@ -42,19 +40,18 @@
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
 // files holds up all requests for the names in that file, and a List, until it goes on or is
-// killed. Requests fail when their context ends, and Close after 3 s: then the holds of its
-// Store last until their TTL or the end of the process. Exclusion holds. A process that is killed
-// between a change and its notices delays those whose turn has come until they look.
+// killed. Requests fail when their context ends, and Close after 3 s: then the holds of its Store
+// last until their TTL or the end of the process. Exclusion holds. A process that is killed between
+// a change and its notices delays those whose turn has come until they look.
 //
 // Network file systems are refused on Linux and macOS, and so are the shared folders of virtual
 // machines and of Docker Desktop. On Windows they are not recognized: do not use one. Even where
 // file locks work over the network, clocks and boots do not.
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the
-// files frees the locks in it, and their tokens go on from the time of day; without the file of a
-// session the locks that its Store has are free. Programs that have opened a file go on with it when it
-// is moved elsewhere, so two may hold a lock. A program that cleans up /tmp by age must leave the
-// folder alone.
+// files frees the locks in it, and their tokens go on from the time of day; deleting the file of a
+// session, those that its Store has. Programs that have opened a file go on with it when it is moved
+// elsewhere, so two may hold a lock. A program that cleans up /tmp must leave the folder alone.
 //
 // A file that the store has not written, or that has another name elsewhere (cp -l), is an error,
 // [driver.ErrCorrupt], that names the file. The names in the other files are not affected.

@@ -25,7 +25,7 @@ type folder struct {
 }
 
 // currentFolder returns the store's folder and its session. It opens the folder when it is first
-// needed, and again when its path leads to another one. With makes it makes what is missing;
+// needed, and again when its path leads to another one or the session was deleted. With makes it makes what is missing;
 // otherwise a missing folder is fs.ErrNotExist, and the session may be nil. A path that cannot be
 // looked at for a moment is an error of the request, and the locks stay.
 func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
@@ -37,7 +37,7 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	if s.folder != nil {
 		there, err := os.Stat(s.dir)
 		switch {
-		case err == nil && os.SameFile(s.folder.self, there):
+		case err == nil && os.SameFile(s.folder.self, there) && !s.folder.session.isDeleted():
 		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			s.folder.close()
 			s.folder = nil
@@ -55,14 +55,7 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 			return nil, nil, driver.NotApplied(wrapErr("open", s.dir, err))
 		}
 	}
-	f = s.folder
-	if own = f.session; own != nil {
-		if info, err := own.file.Stat(); err == nil && namesOf(info) == 0 { // Somebody has deleted it.
-			own.close()
-			f.session = nil
-		}
-	}
-	if makes && f.session == nil {
+	if f = s.folder; makes && f.session == nil {
 		f.session, err = f.openSession()
 	}
 	return f, f.session, err
@@ -156,9 +149,6 @@ func nearestExisting(path string) string {
 // leads out of the folder above them.
 func (s *Store) makeFolder() error {
 	path := nearestExisting(s.dir)
-	if path == s.dir {
-		return nil
-	}
 	above, err := os.OpenRoot(path)
 	if err != nil {
 		return err

@@ -16,10 +16,8 @@ type host struct {
 
 // A bootMark tells in which boot a file was written.
 type bootMark struct {
-	Boot string `json:"boot"`
-
-	// Began is when the boot began, by the wall clock, in milliseconds since 1970.
-	Began int64 `json:"boot_began_ms"`
+	Boot  string `json:"boot"`
+	Began int64  `json:"boot_began_ms"` // by the wall clock, since 1970
 }
 
 func (h *host) bootMark() bootMark {

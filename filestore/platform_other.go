@@ -16,6 +16,5 @@ func thisHost() (host, error) {
 
 func (f *folder) makePipe(name string) error { return syscall.Mkfifo(f.path(name), 0o600) }
 
-// networkNameOf returns "": network file systems are not recognized here, so the caller of New
-// must know.
+// networkNameOf returns "": network file systems are not recognized here.
 func networkNameOf(string) (string, error) { return "", nil }

@@ -15,15 +15,9 @@ const (
 	exclusive = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
 
-	// openFlags keep an open from waiting for the other end of a pipe that was put into the folder.
-	openFlags = syscall.O_NONBLOCK
-
-	// clockStep is the step of the clock, by which each end is later.
-	clockStep = time.Duration(0)
-
-	// inboxStep is how often a Store looks for notices. A pipe that is open for writing, too, has
-	// no end.
-	inboxStep = 0
+	openFlags = syscall.O_NONBLOCK // An open does not wait for the other end of a pipe.
+	clockStep = time.Duration(0)   // of the clock, by which each end is later
+	inboxStep = 0                  // between looks for notices: a pipe that is open for writing, too, has no end
 )
 
 // setLock locks or unlocks the whole file. It waits for the lock, which belongs to the open file

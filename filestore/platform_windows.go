@@ -58,12 +58,10 @@ func thisHost() (host, error) {
 	return host{boot: boot, uptime: windows.DurationSinceBoot, wall: time.Now, flush: (*os.File).Sync}, nil
 }
 
-// networkNameOf returns "": network file systems are not recognized here, so the caller of New
-// must know.
+// networkNameOf returns "": network file systems are not recognized here.
 func networkNameOf(string) (string, error) { return "", nil }
 
-// namesOf returns 1: on Windows, FileInfo does not tell. That a person has deleted a file that is
-// open is not noticed.
+// namesOf returns 1: FileInfo does not tell. That an open file was deleted is not noticed.
 func namesOf(fs.FileInfo) int { return 1 }
 
 // groupOf returns -1: a file on Windows belongs to no group.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -34,7 +33,7 @@ type session struct {
 }
 
 const (
-	sessionIDLen = 32
+	sessionIDLen = 26 // of rand.Text
 
 	// lookStep, times the square of its position, is the time between the looks of one of the first
 	// places at what is before it: the death of a process sends no notice. Those behind look when
@@ -50,9 +49,7 @@ func sessionFile(id string) string { return "session-" + id }
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps older versions out that come later.
 	for tries := 20; ; tries-- {
-		random := make([]byte, sessionIDLen/2)
-		rand.Read(random)
-		id := hex.EncodeToString(random)
+		id := rand.Text()
 		file, err := f.makeInbox(sessionFile(id))
 		if err != nil && tries > 0 {
 			f.sweep()
@@ -144,6 +141,15 @@ func (s *session) receive() {
 			}
 		}
 	}
+}
+
+// isDeleted reports whether somebody has deleted the file: for others the process is dead then.
+func (s *session) isDeleted() bool {
+	if s == nil {
+		return false
+	}
+	info, err := s.file.Stat()
+	return err == nil && namesOf(info) == 0
 }
 
 // close ends the session. A process that has inherited the file keeps it alive.

@@ -72,12 +72,6 @@ func (st *state) isAlive(id string) bool {
 	return alive
 }
 
-// inForce reports whether neither time nor the death of its process has ended an entry.
-func (st *state) inForce(e *entry) bool {
-	isDetached := e.Data.detached && !e.Data.waited
-	return e.Until > st.now && (e.Kept || isDetached || st.isAlive(e.Data.session))
-}
-
 // bury drops what has ended, and the entries of dead processes right before the actor: those among
 // the holds and the first place, or the place before its own. It reports whether there were any.
 // Each place looks at those before it, so the dead elsewhere are dropped by others.
@@ -90,10 +84,11 @@ func (st *state) bury() (found bool) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
 		for _, e := range slices.Clone(looked) {
-			if ended := false; !st.inForce(e) {
-				ended, _ = st.queue.Release(e.Owner, 0, st.now)
-				again, found = again || ended, found || ended
+			if e.Kept || e.Data.detached && !e.Data.waited || st.isAlive(e.Data.session) {
+				continue
 			}
+			ended, _ := st.queue.Release(e.Owner, 0, st.now)
+			again, found = again || ended, found || ended
 		}
 	}
 	return found
@@ -114,9 +109,7 @@ func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
 		return res, err
 	}
 	st.header.Last = tokens.Last
-	res = driver.Result{
-		Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token,
-	}
+	res = driver.Result{Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token}
 	if !res.Granted {
 		res.Held = st.record(st.queue.Holds()[0])
 	}

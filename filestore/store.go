@@ -34,9 +34,7 @@ type Store struct {
 	lookStep     time.Duration
 	notices      notices.Mailbox
 
-	// turns has a value while a request uses the shard of that number, and for good when the Store
-	// is closed.
-	turns     [shardCount]chan struct{}
+	turns     [shardCount]chan struct{} // full while a request uses the shard, and for good after Close
 	isClosing atomic.Bool
 	closing   context.Context // ends with Close
 	close     context.CancelFunc
@@ -89,8 +87,7 @@ func (s *Store) Dir() string { return s.dir }
 // Session returns the file that represents this Store, or nil if no lock can be acquired. It is for
 // programs that hand their locks to a child. A child that inherits the file
 // ([os/exec.Cmd].ExtraFiles) keeps the holds in force until their TTL even if this process is
-// killed. The file must not be closed, read or written. On Windows a child that inherits it keeps
-// nothing.
+// killed, save on Windows. The file must not be closed, read or written.
 func (s *Store) Session() *os.File {
 	_, own, err := s.currentFolder(true)
 	if err != nil {
@@ -244,10 +241,9 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 }
 
 // request does a verb on the entries of a name under the kernel lock of its shard, and writes what
-// has changed. The owners of entries that have become holds, apart from the actor, and of those that
-// were broken are notified after it. If verb returns an error, nothing is written. The requests that
-// use the same shard are made one after the other: so a Release ends what an Acquire before it has
-// granted late.
+// has changed, unless verb returns an error. Then it notifies the owners of other entries that have
+// become holds, and of those that were broken. The requests that use the same shard are made one
+// after the other: so a Release ends what an Acquire before it has granted late.
 func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*state) error) error {
 	select {
 	case s.turns[who.shard] <- struct{}{}:

@@ -183,28 +183,3 @@ func TestMarkIsAhead(t *testing.T) {
 		t.Error("after ten minutes nothing was flushed")
 	}
 }
-
-// A floor far ahead raises the tokens of its lock, and of none far from it, over reboots too. It is
-// measured by the clock, not by tokens.
-func TestHighFloor(t *testing.T) {
-	f, dir := newFakeHost(), t.TempDir()
-	s := openTestOn(t, f.host(), dir)
-	req := request("high", time.Minute)
-	req.Floor = f.ahead()
-	_, last := grantedTo(t, s, req)
-	if last != req.Floor {
-		t.Errorf("the token %d is granted", last)
-	}
-	released(t, s, req)
-	f.reboot()
-	s = openTestOn(t, f.host(), dir)
-	rises(t, "after the reboot", &last, next(t, s, "high"))
-	rises(t, "at once", &last, next(t, s, "high"))
-	if limit := f.ahead() + (20 * time.Minute).Microseconds(); last > limit {
-		t.Errorf("the token %d is granted, want one below %d", last, limit)
-	}
-	req = request("high", time.Minute)
-	req.Floor = f.ahead() + (2 * time.Hour).Microseconds()
-	_, err := s.Acquire(t.Context(), req)
-	wantError(t, err, driver.ErrInvalid)
-}
