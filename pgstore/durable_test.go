@@ -268,10 +268,17 @@ func TestAddressMoves(t *testing.T) {
 	}
 	locks := holdfast.New(s, nil)
 	t.Cleanup(func() { _ = locks.Close() })
+	looks := make(chan struct{}, 10)
+	defer s.Notify(func(name, _ string, _ int64) {
+		if name == "" {
+			looks <- struct{}{}
+		}
+	})()
 	lock, err := locks.Acquire(t.Context(), "name", &holdfast.Options{TTL: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
+	pgtest.Signaled(t, looks) // It listens.
 	pgtest.Eventually(t, "standby that has it", func() bool {
 		return value[int64](t, s, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == 1
 	})
@@ -283,6 +290,11 @@ func TestAddressMoves(t *testing.T) {
 	case <-lock.Context().Done():
 		t.Errorf("the lock is lost: %v", lock.Err())
 	case <-time.After(9 * time.Second):
+	}
+	select {
+	case <-looks:
+	case <-time.After(time.Minute):
+		t.Error("the store goes on listening to the old primary")
 	}
 	if rec := refuse(t, openAt(t, standby.URL("postgres")), "name"); rec.Token != lock.Token() {
 		t.Errorf("on the new primary the lock is %v", rec)

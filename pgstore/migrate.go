@@ -61,7 +61,8 @@ func Migrations(opts *Options) ([]string, error) {
 		return nil, err
 	}
 	all := []string{
-		"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)",
+		// What waits for a table holds up all that come later.
+		"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('lock_timeout', '2s', true)",
 		// CREATE SCHEMA IF NOT EXISTS needs the right to create one, also if it exists.
 		"DO $$ BEGIN IF pg_catalog.to_regnamespace(@schema_literal@) IS NULL THEN CREATE SCHEMA @; END IF; END $$",
 		checkText,
@@ -97,6 +98,8 @@ func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s
 // column, a type, a key or a constraint, triggers, rules, row security, inheritance). The error
 // names the difference and what to do. Trusted are superusers, the owner of the database, the user
 // itself, and the roles that it is a member of.
+//
+// Migrate waits two seconds at most for transactions that use the tables.
 //
 // The user must be allowed to create the schema if it does not exist, and be its owner otherwise.
 // Other users of the locks need not be.

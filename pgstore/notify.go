@@ -143,10 +143,11 @@ func (s *Store) forward(conn *pgx.Conn) {
 			s.listener.notices.Receive(tag, number)
 			continue
 		}
+		var replaced bool // The address may have moved to another server.
 		ctx, cancel = context.WithTimeout(s.ctx, listenTimeout)
-		err = conn.Ping(ctx)
+		err = conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('transaction_read_only')::bool", pgx.QueryExecModeExec).Scan(&replaced)
 		cancel()
-		if err != nil {
+		if err != nil || replaced {
 			return
 		}
 	}

@@ -53,7 +53,7 @@ func randomStep(t *testing.T, s driver.Store, name string, random *rand.Rand, to
 	}
 	describe := func(records []driver.Record) (text string) {
 		for _, rec := range records {
-			text += fmt.Sprintf(" %d kept %v limit %d waiting %d;", index(rec.Token), rec.Kept, rec.Limit, rec.Waiting)
+			text += fmt.Sprintf(" %d kept %v limit %d waiting %d;", index(rec.Token), rec.Kept, max(rec.Limit, 1), rec.Waiting)
 		}
 		return text
 	}

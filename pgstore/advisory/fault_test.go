@@ -88,9 +88,15 @@ func TestTransactionPooler(t *testing.T) {
 // another process of the server replies: that has the statements of other clients.
 func TestWronglyPooled(t *testing.T) {
 	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	req := grant(t, s, "name", time.Minute)
-	s.sessions[0].names = "_of_another"
+	grant(t, other, "other", time.Minute)
+	mine, theirs := s.sessions[0], other.sessions[0]
+	mine.mu.Lock()
+	theirs.mu.Lock()
+	mine.conn, theirs.conn = theirs.conn, mine.conn
+	theirs.mu.Unlock()
+	mine.mu.Unlock()
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
@@ -332,16 +338,12 @@ func TestGivenUpAsGranted(t *testing.T) {
 	grant(t, other, "name", time.Minute)
 }
 
-// A standby's locks are its own, and so are those of a former primary, to which connections stay
-// when the address moves to another server.
+// A standby's locks are its own.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := servers.StartPostgres(t, "fsync=off")
 	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
 	s := open(t, standby.Addr, nil)
-	proxy := faultproxy.Start(t, primary.Addr)
-	moving := open(t, proxy.Addr(), nil)
-	held := grant(t, moving, "name", time.Minute)
 	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
 	}
@@ -351,21 +353,37 @@ func TestStandby(t *testing.T) {
 	if err := LockTx(t.Context(), pgtest.Begin(t, s.pool), "name", nil); !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("LockTx on a standby gives %v, want an error", err)
 	}
-	pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
-	pgtest.Execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
-	pgtest.Eventually(t, "former primary", func() bool {
-		return pgtest.QueryValue[string](t, moving.pool, "SHOW default_transaction_read_only") == "on"
-	})
-	standby.Promote()
-	proxy.SetTarget(standby.Addr)
-	if res, err := moving.Acquire(t.Context(), pgtest.Request("other", time.Minute)); res.Granted {
-		t.Errorf("a former primary grants %+v, %v", res, err)
+}
+
+// A holder at a server that was replaced, whose address has moved to another one, learns so when it
+// renews, as all that ask do.
+func TestAddressMoves(t *testing.T) {
+	t.Parallel()
+	for _, sequence := range []string{"", "tokens"} {
+		primary := servers.StartPostgres(t, "fsync=off")
+		opts := &Options{TokenSequence: sequence}
+		if err := open(t, primary.Addr, opts).Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
+		proxy := faultproxy.Start(t, primary.Addr)
+		holder, asker := open(t, proxy.Addr(), opts), open(t, proxy.Addr(), opts)
+		req := grant(t, holder, "name", time.Minute)
+		grant(t, asker, "other", time.Minute)
+		pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
+		pgtest.Execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
+		standby.Promote()
+		proxy.SetTarget(standby.Addr)
+		takes(t, open(t, proxy.Addr(), opts), "name")
+		pgtest.Eventually(t, "loss", func() bool {
+			got, err := holder.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+			return err == nil && got[0].State == driver.Lost
+		})
+		if res, err := asker.Acquire(t.Context(), pgtest.Request("free", time.Minute)); err == nil || res.Granted {
+			t.Errorf("Acquire at a server that was replaced: %+v, %v", res, err)
+		}
+		grant(t, asker, "free", time.Minute)
 	}
-	if got := stateOf(t, moving, held); got != driver.Lost {
-		t.Errorf("the lock of a former primary is %v", got)
-	}
-	grant(t, s, "name", time.Minute)
-	grant(t, moving, "other", time.Minute)
 }
 
 // A server without connections refuses, and says when to come again. An owner that cannot wait

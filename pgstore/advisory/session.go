@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -37,6 +36,8 @@ const (
 	maxIdle      = 24 * 24 * time.Hour    // The server takes little more.
 
 	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
+
+	divisionByZero, readOnly = "22012", "25006" // those of one that takes no writes, to zero and to the sequence
 )
 
 // A session is a connection with the locks that its server process has. It connects when it is
@@ -53,8 +54,8 @@ type session struct {
 	used  time.Time     // when the last statement was sent
 }
 
-// A call has a session carry out a function for the key of an entry. A ping has no entry. Each round
-// trip ends with one: it asks whether the session is alive, and its server takes writes.
+// A call has a session carry out a function for the key of an entry. A ping has no entry. It asks
+// whether the session is alive, and has a reply when all calls before it have one.
 type call struct {
 	function string
 	entry    *entry
@@ -77,11 +78,8 @@ const (
 	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END;
 		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
 		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END;
-		PREPARE holdfast_ping%[1]d%[5]s AS SELECT CASE pg_catalog.current_setting('transaction_read_only') WHEN 'off' THEN 0 END;`
+		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zero + ";"
 )
-
-// errReadOnly is the error of a server whose locks exclude nobody on the one that takes writes.
-var errReadOnly = errors.New("the server takes no writes, as a standby and a former primary: connect to the primary (target_session_attrs=read-write)")
 
 // do has a call carried out, and returns an error if it has no result by the deadline of ctx.
 func (s *session) do(ctx context.Context, c *call) error {
@@ -106,7 +104,8 @@ func (s *session) send(ctx context.Context, calls []*call) {
 		err = s.ask(ctx, sent...)
 	}
 	var refusal error
-	if s.conn != nil && len(sent) > 0 && pgclient.SQLState(err) != "" { // None of these keys is to stay locked.
+	if state := pgclient.SQLState(err); s.conn != nil && len(sent) > 0 && state != "" && state != divisionByZero && state != readOnly {
+		// None of these keys is to stay locked.
 		refusal = wrapErr(err)
 		var undo []*call
 		for _, c := range sent {
@@ -141,8 +140,8 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	}
 }
 
-// ask carries out calls and a ping in one round trip. After an error none is done, and those behind
-// one that the server refuses are not carried out.
+// ask carries out calls in one round trip, or a ping if there are none. After an error none is
+// done, and those behind one that the server refuses are not carried out.
 func (s *session) ask(ctx context.Context, calls ...*call) error {
 	var all pgconn.Batch
 	add := func(function string, parameters [][]byte) { // The server need not describe the one column.
@@ -154,15 +153,12 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 	}
 	if len(calls) == 0 {
 		ctx = context.Background() // A wait that has ended before it was sent costs no session.
+		add(ping, nil)
 	}
-	add(ping, nil)
 	if s.used = time.Now(); len(calls) > 0 && calls[0].function == wait {
 		s.bound(lockTimeout + batchTimeout)
 	}
 	results, err := s.conn.PgConn().ExecBatch(ctx, &all).ReadAll()
-	if err == nil && results[len(calls)].Rows[0][0] == nil {
-		err = errReadOnly
-	}
 	for i, c := range calls {
 		if c.done = err == nil && results[i].Rows[0][0] != nil; c.done {
 			c.token, err = strconv.ParseInt(string(results[i].Rows[0][0]), 10, 64)
@@ -215,19 +211,15 @@ func (s *session) connect() error {
 		return err
 	}
 	var pid uint32
-	var readOnly bool
 	names, token := fmt.Sprint("_", rand.Uint64()), s.store.drawToken
-	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('transaction_read_only') = 'on'",
-		pgx.QueryExecModeSimpleProtocol).Scan(&pid, &readOnly)
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	switch {
 	case err != nil:
-	case readOnly:
-		err = errReadOnly
 	case pid != conn.PgConn().PID():
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		_, err = conn.Exec(ctx, s.store.raiseToken+
+		_, err = conn.Exec(ctx, "SELECT "+zero+";"+s.store.raiseToken+
 			fmt.Sprintf(setUp, 1, "bigint", "$1", token, names)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", token, names), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {

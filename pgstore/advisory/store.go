@@ -60,7 +60,7 @@ var _ driver.Notifier = (*Store)(nil)
 // live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
 // dialed before the first call. The pool must stay open until the Store is closed.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	s := &Store{pool: pool, drawToken: "0", owners: map[owned]*entry{}}
+	s := &Store{pool: pool, drawToken: zero, owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if opts != nil {
 		s.options = *opts
@@ -169,6 +169,10 @@ func (s *Store) checkUsable(ctx context.Context) (err error) {
 	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, err)
 }
 
+// zero is an error of division on a server that takes no writes. The address may have moved to
+// another one, whose locks this one does not exclude.
+const zero = "pg_catalog.int4div(0, (NOT pg_catalog.current_setting('transaction_read_only')::bool)::int)"
+
 // sequenceLockKey is the key of the lock of a transaction that makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
@@ -203,6 +207,7 @@ var advices = map[string]string{
 	"42P01": "the sequence of tokens is not there: Store.Migrate creates it",
 	"42501": "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
 	"53200": "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
+	"22012": "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)",
 	"55000": "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
 	"53300": "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
 }
