@@ -59,10 +59,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		if err != nil {
 			return res, err
 		}
-		slot := 0
-		if len(q.records) > 0 {
-			slot = rand.N(16 + 4*len(q.records)) // so that many may come at once
-		}
+		slot := rand.N(1 + 20*len(q.records)) // so that many may come at once
 		s.mu.Lock()
 		if s.entries[id] != nil {
 			s.mu.Unlock()
@@ -111,11 +108,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			return res, err
 		}
 		isOpen := err != nil && !driver.IsNotApplied(err)
-		// The lease may be lost, or have a key of somebody else.
 		again := try < 2 && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied))
 		if again || isOpen && !errors.Is(err, rpctypes.ErrNoSpace) {
-			// What arrives late must not live as long as the Store: its lease is given up. Without
-			// space the server may have applied it, and does not later.
+			// The lease is lost, or has a key of somebody else; or what arrives late must not live
+			// as long as the Store. Without space nothing is applied later.
 			l.seconds = 0
 		}
 		if !isOpen { // else Renew tells what has become of it
@@ -137,8 +133,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	}
 }
 
-// noteBase notes what is added to create revisions, so that tokens are above those of other stores
-// and of a cluster before this one. The first client of a prefix writes it, by its clock.
+// noteBase notes what is added to create revisions. The first client of a prefix writes it, by its
+// clock.
 func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 	if len(kvs) == 0 {
 		isAbsent := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)

@@ -29,6 +29,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
+var _ driver.Notifier = (*Store)(nil)
+
 func TestConformanceOne(t *testing.T)   { conformance(t, 1) }
 func TestConformanceThree(t *testing.T) { conformance(t, 3) }
 

@@ -19,18 +19,13 @@ import (
 )
 
 const (
-	// slack is how much longer than a TTL its lease is, so that under load one keep-alive a second
-	// serves all entries.
-	slack = time.Second
-
-	// grain is slack, and a second by rounding up, and what the server is late.
-	grain = 4 * time.Second
+	slack = time.Second     // A lease is longer, so that one keep-alive a second serves all entries.
+	grain = 4 * time.Second // slack, a second by rounding up, and what the server is late
 )
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. It ends by its time alone. The goroutine with Store.turn changes a lease, with
-// Store.mu locked.
+// renewed themselves. The goroutine with Store.turn changes it, with Store.mu locked.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64     // 0 for one that is given up: entries leave it when they are renewed
@@ -146,8 +141,7 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time. What fails is
-// done the next time.
+// sweep ends, once a second, the entries that their owners have not renewed in time.
 func (s *Store) sweep() {
 	for retry.Sleep(s.alive, time.Second) == nil {
 		var group sync.WaitGroup

@@ -69,17 +69,18 @@ func (r *record) public(waiting int) driver.Record {
 	}
 }
 
-// A queue has the entries of a name in their order, as of a revision.
-// The zero queue is that of a free name before any revision.
+// A queue has the entries of a name in their order, as of a revision. The zero queue is that of a
+// free name before any revision.
 type queue struct {
 	records  []*record
 	revision int64
+	known    *record // of the entry that it was read for, before
 }
 
 // decodeQueue returns the queue of a name by its keys, as they were read at a revision. One that is
 // as it is known need not be decoded again.
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *record) (queue, error) {
-	q := queue{revision: revision}
+	q := queue{revision: revision, known: known}
 	for _, kv := range kvs {
 		if known != nil && kv.ModRevision == known.modified && string(kv.Value) == known.value && string(kv.Key) == known.key {
 			q.records = append(q.records, known)
@@ -101,8 +102,7 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *recor
 	return q, nil
 }
 
-// getInOrder reads the entries whose keys begin so, in the order of queues, up to the one that was
-// made at a revision, or for 0 all.
+// getInOrder reads entries in the order of queues, up to the one made at a revision, or for 0 all.
 func getInOrder(keys string, last int64) clientv3.Op {
 	return clientv3.OpGet(keys, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend),
 		clientv3.WithMaxCreateRev(last))
@@ -154,7 +154,7 @@ func (q *queue) waiting() int { return len(q.records) - len(q.holds()) }
 
 // with returns the queue with one more entry.
 func (q *queue) with(last *record) queue {
-	return queue{append(slices.Clip(q.records), last), q.revision}
+	return queue{records: append(slices.Clip(q.records), last), revision: q.revision}
 }
 
 // Lookup implements [driver.Store].

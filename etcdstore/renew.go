@@ -23,8 +23,7 @@ type renewal struct {
 	err error
 }
 
-// Renew implements [driver.Store]. One keep-alive serves all entries of one lease, and one read
-// after it as many as a transaction may have.
+// Renew implements [driver.Store]. One keep-alive, and one read after it, serve many entries.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries []driver.Entry, err error) {
 	began := time.Now()
 	bySeconds := map[int64][]*renewal{} // of the leases that they need
@@ -121,7 +120,7 @@ func (s *Store) look(q queue, e *entry) *record {
 	if !slices.Contains(q.records, own) {
 		own = q.of(e.owner)
 	}
-	if e.record != nil && q.revision < e.record.modified {
+	if q.known != nil && q.revision < q.known.modified {
 		clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
 	}
 	if own == nil || e.record != nil && own.token() != e.record.token() {

@@ -74,8 +74,7 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	}
 }
 
-// do makes a request that is a transaction, also to read: the client repeats none itself. A
-// majority confirms what it reads.
+// do makes a transaction, also to read: the client repeats none, and a majority confirms it.
 func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *pb.TxnResponse, err error) {
 	err = s.send(ctx, repeatable, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, op)
@@ -85,9 +84,8 @@ func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *p
 	return txn, err
 }
 
-// send makes a request, and makes it again at another member if one has turned it away. One that
-// may be repeated is also made again after other errors, and has a third of the time, since a
-// member may not answer at all.
+// send makes a request, and makes it again at another member if one has turned it away, or if it
+// may be repeated: then it has a third of the time, since a member may not answer at all.
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
 	switch {
 	case s.client == nil:

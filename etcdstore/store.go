@@ -25,8 +25,7 @@ type Options struct {
 	Prefix string
 }
 
-// A Store keeps locks in etcd. See the package comment for what it promises. Its methods may be
-// called from many goroutines at once.
+// A Store keeps locks in etcd. Its methods may be called from many goroutines at once.
 type Store struct {
 	client     *clientv3.Client
 	leasing    pb.LeaseClient
@@ -73,10 +72,7 @@ func (e *entry) stopWatch() {
 	}
 }
 
-var _ driver.Notifier = (*Store)(nil)
-
-// New returns a store that uses a client of the caller. Nothing is dialed. The client must stay
-// open until the Store is closed; Close does not close it.
+// New returns a store that uses a client of the caller, which must stay open until after Close.
 func New(client *clientv3.Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -114,9 +110,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It ends the notices, and closes the client if the store was
-// opened from a URL. The client may wait forever for a watch that ended meanwhile: Close leaves it
-// alone after a second.
+// Close implements [driver.Store]. It closes the client if the store was opened from a URL. That
+// may wait forever for a watch that ended meanwhile: Close leaves it alone after a second.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.alive.Err() != nil

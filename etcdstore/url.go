@@ -27,22 +27,19 @@ func init() {
 	driver.Register("etcds", openURL)
 }
 
-// openURL makes a store with a client of its own. Nothing is dialed unless there is a user, who is
-// authenticated.
+// openURL makes a store with a client of its own, which dials only to authenticate a user.
 func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	query, scheme := driver.NewQuery(u), "http://"
 	if u.Opaque != "" || u.Fragment != "" || u.Host == "" {
 		return nil, fmt.Errorf("%w: want %s://host:port,host:port", driver.ErrInvalid, u.Scheme)
 	}
+	password, _ := u.User.Password()
 	config := clientv3.Config{
 		Logger:            zap.NewNop(), // The errors have all that matters of it.
 		DialTimeout:       requestBound,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: requestBound, // A member that is cut off is left.
 		Username: cmp.Or(u.User.Username(), os.Getenv("HOLDFAST_ETCD_USER")),
-		Password: os.Getenv("HOLDFAST_ETCD_PASSWORD"),
-	}
-	if password, ok := u.User.Password(); ok {
-		config.Password = password
+		Password: cmp.Or(password, os.Getenv("HOLDFAST_ETCD_PASSWORD")),
 	}
 	if (config.Username == "") != (config.Password == "") {
 		return nil, fmt.Errorf("%w: a user and a password of etcd belong together", driver.ErrInvalid)
@@ -80,9 +77,8 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	return s, nil
 }
 
-// keepReason makes a request of a client that was opened from a URL. The request waits for a
-// connection until its context ends, and its error has the reason why there is none. The client
-// would return the error of the context instead.
+// keepReason makes a request of a client that was opened from a URL. While there is no connection
+// its error has the reason, and that of the client is that of the context.
 func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
-// watchDelay is the age at which a hold is watched: shorter holds need no watch. A server may take
-// 100 ms more to show what was before the watch.
+// watchDelay is the age at which a hold is watched: shorter holds need no watch.
 const watchDelay = 50 * time.Millisecond
 
 // watch has the owner of an entry notified when it becomes a hold, and when it ends other than by

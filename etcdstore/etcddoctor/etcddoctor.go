@@ -1,7 +1,4 @@
-// Package etcddoctor adds the checks of etcd to package doctor. A program that examines stores in
-// etcd imports it for that effect:
-//
-//	import _ "github.com/holdfast-go/holdfast/etcdstore/etcddoctor"
+// Package etcddoctor adds the checks of etcd to package doctor, in a program that imports it.
 package etcddoctor
 
 import (
@@ -60,8 +57,7 @@ func examine(ctx context.Context, store driver.Store, _ doctor.Options) (all []d
 	return all, true, nil
 }
 
-// revokesWrongly reports whether a release is one in which a leader that was deposed, and is slow,
-// may revoke leases (etcd issue 15247). It is mended in 3.4.31, in 3.5.13, and in all later ones.
+// revokesWrongly reports whether a deposed leader of a release may revoke leases (etcd issue 15247).
 func revokesWrongly(version string) bool {
 	var major, minor, patch int
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
