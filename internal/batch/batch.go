@@ -27,7 +27,7 @@ var (
 // together, when a batch has ended, or they have waited for StuckAfter. A caller that gives up a
 // call that was sent leaves its name behind: later calls with that name wait until the batch has
 // ended, so that they do not overtake it. The fields must not be changed after the first Do.
-type Queue[T any] struct {
+type Queue[T comparable] struct {
 	// Send sends a batch, records the results in the calls, and returns when it is complete or its
 	// context has ended. That may be a caller's: what is sent goes on when it is canceled early.
 	Send func(ctx context.Context, calls []T)
@@ -37,7 +37,7 @@ type Queue[T any] struct {
 
 	InFlight   int           // how many batches are sent beside each other
 	Max        int           // the greatest number of calls in a batch; a Do with more has its own
-	Bound      time.Duration // limits a batch, and a call without a deadline
+	Bound      time.Duration // limits a batch, and a call
 	StuckAfter time.Duration // limits how long batches hold up others; 0 for none
 
 	// MinInline is the time that a caller must have left to send its calls on its own goroutine.
@@ -46,30 +46,24 @@ type Queue[T any] struct {
 	MinInline time.Duration
 
 	mu      sync.Mutex
-	flying  []*batch[T]          // those that count
+	flying  []*batch[T]          // those that others wait for
 	waiting []*batch[T]          // in the order in which they came
 	late    map[string]*batch[T] // those that were not awaited, by the names of their calls
 }
 
-type batch[T any] struct {
-	callers []*[]T // the calls of each that go together; none if it has given up
-	size    int    // of all calls
-	stuck   *time.Timer
-	ended   chan struct{}
+type batch[T comparable] struct {
+	calls []T           // without those that were given up while they waited
+	stuck *time.Timer   // ends the wait of others for those in flight
+	ended chan struct{} // closed when all calls are complete
 }
 
 // Do has calls sent together, and returns nil when they are complete. When ctx ends before, it
 // returns [ErrNotSent], and they never are, or [ErrNoReply]: their results must not be read. A
 // caller that sends its calls itself may stay until the deadline of a context that is canceled.
 func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
-	now := time.Now()
-	deadline, ok := ctx.Deadline()
-	if latest := now.Add(q.Bound); !ok || latest.Before(deadline) {
-		var cancel context.CancelFunc
-		deadline = latest
-		ctx, cancel = context.WithDeadline(ctx, deadline)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, q.Bound)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
 	name := q.Name(calls[0])
 	q.mu.Lock()
 	for b := q.late[name]; b != nil; b = q.late[name] {
@@ -81,21 +75,20 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		}
 		q.mu.Lock()
 	}
-	if len(q.flying) < q.InFlight && q.MinInline > 0 && deadline.Sub(now) >= q.MinInline {
-		b := &batch[T]{ended: make(chan struct{})}
+	if len(q.flying) < q.InFlight && q.MinInline > 0 && time.Until(deadline) >= q.MinInline {
+		b := &batch[T]{calls: calls, ended: make(chan struct{})}
 		q.flying = append(q.flying, b)
 		q.mu.Unlock()
-		q.send(ctx, b, calls)
+		q.send(ctx, b)
 		return nil
 	}
-	mine := calls
-	if n := len(q.waiting); n == 0 || q.waiting[n-1].size+len(mine) > q.Max {
+	if n := len(q.waiting); n == 0 || len(q.waiting[n-1].calls)+len(calls) > q.Max {
 		b := &batch[T]{ended: make(chan struct{})}
 		b.stuck = time.AfterFunc(cmp.Or(q.StuckAfter, math.MaxInt64), func() { q.pass(b) })
 		q.waiting = append(q.waiting, b)
 	}
 	b := q.waiting[len(q.waiting)-1]
-	b.callers, b.size = append(b.callers, &mine), b.size+len(mine)
+	b.calls = append(b.calls, calls...)
 	q.sendWaiting()
 	q.mu.Unlock()
 	select {
@@ -106,7 +99,7 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if slices.Contains(q.waiting, b) {
-		mine = nil
+		b.calls = slices.DeleteFunc(b.calls, func(c T) bool { return slices.Contains(calls, c) })
 		return errors.Join(ErrNotSent, ctx.Err())
 	}
 	select {
@@ -114,16 +107,16 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 		return nil
 	default:
 	}
-	if q.late == nil {
-		q.late = map[string]*batch[T]{}
-	}
 	if name != "" {
+		if q.late == nil {
+			q.late = map[string]*batch[T]{}
+		}
 		q.late[name] = b
 	}
 	return errors.Join(ErrNoReply, ctx.Err())
 }
 
-// pass has a batch sent that has waited for StuckAfter: those in flight do not count any more.
+// pass has a batch sent that has waited for StuckAfter: nobody waits any more for those in flight.
 func (q *Queue[T]) pass(b *batch[T]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,25 +131,21 @@ func (q *Queue[T]) sendWaiting() {
 	for len(q.flying) < q.InFlight && len(q.waiting) > 0 {
 		b := q.waiting[0]
 		q.waiting = q.waiting[1:]
-		b.stuck.Stop()
-		var calls []T
-		for _, of := range b.callers {
-			calls = append(calls, *of...)
+		if b.stuck.Stop(); len(b.calls) == 0 {
+			continue
 		}
-		if len(calls) > 0 {
-			q.flying = append(q.flying, b)
-			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), q.Bound)
-				defer cancel()
-				q.send(ctx, b, calls)
-			}()
-		}
+		q.flying = append(q.flying, b)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), q.Bound)
+			defer cancel()
+			q.send(ctx, b)
+		}()
 	}
 }
 
 // send sends a batch that is in flight, and has sent what waits after it.
-func (q *Queue[T]) send(ctx context.Context, b *batch[T], calls []T) {
-	q.Send(ctx, calls)
+func (q *Queue[T]) send(ctx context.Context, b *batch[T]) {
+	q.Send(ctx, b.calls)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.flying = slices.DeleteFunc(q.flying, func(other *batch[T]) bool { return other == b })

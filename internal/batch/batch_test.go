@@ -26,6 +26,9 @@ func TestHungBatch(t *testing.T) {
 			if sent.Add(1) == 1 {
 				<-ctx.Done()
 			}
+			if len(calls) > 3 {
+				t.Errorf("%d calls are sent together", len(calls))
+			}
 			if slices.Contains(calls, "b") {
 				t.Error("a call is sent that was given up")
 			}
@@ -41,6 +44,9 @@ func TestHungBatch(t *testing.T) {
 		defer cancel()
 		if err := q.Do(ctx, "b"); !errors.Is(err, ErrNotSent) {
 			t.Error(err)
+		}
+		for range 2 {
+			go func() { _ = q.Do(t.Context(), "d", "e") }()
 		}
 		if err := q.Do(t.Context(), "c"); err != nil || time.Since(began) != 350*time.Millisecond {
 			t.Errorf("another name: %v after %v", err, time.Since(began))
