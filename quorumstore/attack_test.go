@@ -8,37 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
-
-// Nodes that all hang leave an acquisition open that had no answer: nothing is Lost without
-// replies, and a waiting call returns after MaxOutage.
-func TestSilenceIsNotLost(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		s := c.client(t)
-		for _, server := range c {
-			server.set(server.hang)
-		}
-		req := request("mine")
-		if res, err := s.Acquire(t.Context(), req); err == nil {
-			t.Fatalf("without a reply: %+v", res)
-		}
-		entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-		if err == nil || entries[0].State != driver.Unknown {
-			t.Errorf("Renew is answered %v, %v", entries, err)
-		}
-		client := holdfast.New(c.client(t), nil)
-		defer client.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		d := took(func() { _, err = client.Acquire(ctx, "other", nil) })
-		if !errors.Is(err, holdfast.ErrUnavailable) || d > 10*time.Minute {
-			t.Errorf("after %v: %v", d, err)
-		}
-	})
-}
 
 // An Acquire that a renewal has found lost while it was under way is not granted: the release has
 // begun.
@@ -101,25 +73,34 @@ func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 }
 
 // A release that a lost renewal has begun may cross that of the owner at a node, which then ends
-// the part for the latter. The Release of an owner whose entry is lost reports none.
+// the part for the latter. The Release of an owner whose entry is lost reports none, and keeps
+// nothing.
 func TestReleaseOfALostEntryReportsNone(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		conns[1].Once(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error { return errors.New("lost") })
-		c[2].set(c[2].hang)
-		req := request("mine")
-		if res, err := s.Acquire(t.Context(), req); err == nil {
-			t.Fatalf("by one node: %+v", res)
-		}
-		conns[0].Once(faultstore.Release, slow(time.Second, 0))
-		if got := renew(t, s, req); got != driver.Lost {
-			t.Fatalf("Renew is answered %v", got)
-		}
-		synctest.Wait() // until the background release meets with its fault
-		if giveBack(t, s, req) {
-			t.Error("Release of a lost entry reports one")
-		}
-		c.holders(t, "", "", "")
-	})
+	for _, keep := range []time.Duration{0, time.Hour} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := join(t, conns)
+			conns[1].Once(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error { return errors.New("lost") })
+			c[2].set(c[2].hang)
+			req := request("mine")
+			if res, err := s.Acquire(t.Context(), req); err == nil {
+				t.Fatalf("by one node: %+v", res)
+			}
+			conns[0].Once(faultstore.Release, slow(time.Second, 0))
+			if got := renew(t, s, req); got != driver.Lost {
+				t.Fatalf("Renew is answered %v", got)
+			}
+			synctest.Wait() // until the background release meets with its fault
+			ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: keep})
+			if ended || keep == 0 && err != nil { // The node that hangs leaves open whether the name is kept.
+				t.Errorf("Release of a lost entry, keep %v: %v, %v", keep, ended, err)
+			}
+			time.Sleep(2 * time.Second)
+			for i, server := range c {
+				if records := server.records(); len(records) > 0 {
+					t.Errorf("node %d has %v", i, records)
+				}
+			}
+		})
+	}
 }

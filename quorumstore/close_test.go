@@ -15,7 +15,7 @@ func TestClose(t *testing.T) {
 		inBubble(t, 3, func(t *testing.T, c cluster) {
 			conns := c.connect()
 			s := New(stores(conns), &Options{CloseStores: owns})
-			c[2].set(slow(20*time.Millisecond, 20*time.Millisecond))
+			c[2].set(slow(200*time.Millisecond, 200*time.Millisecond))
 			req := request("mine")
 			grant(t, s, req)
 			time.Sleep(time.Second)

@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,42 +40,46 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 	})
 }
 
-// A hold that another Store has been granted is neither Held nor Lost while one node has it, one
-// has forgotten it, and one hangs.
-func TestAdoptedHoldOfWhichANodeHangsIsKept(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		req := request("mine")
-		grant(t, c.client(t), req)
-		time.Sleep(time.Second) // until all nodes have it
-		c[0].restart()
-		c[1].set(c[1].hang)
-		adopter := c.client(t)
-		entries, err := adopter.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-		if err == nil || entries[0].State != driver.Unknown {
-			t.Errorf("Renew is answered %v, %v", entries, err)
+// A hold of three nodes is Held if two of them say so, Lost if two say that they do not have it, and
+// else not known, nor kept; also one that another Store was granted, as after an Adopt. What is left
+// of one that is lost is released.
+func TestTwoOfThreeNodesDecide(t *testing.T) {
+	for nodes, want := range map[string]driver.State{
+		"has has hung": driver.Held, "has has lost": driver.Held, "has lost lost": driver.Lost, "has lost hung": driver.Unknown,
+	} {
+		for _, adopted := range []bool{false, true} {
+			inBubble(t, 3, func(t *testing.T, c cluster) {
+				conns := c.connect()
+				s, req := join(t, conns), request("mine")
+				if adopted {
+					grant(t, c.client(t), req)
+				} else {
+					grant(t, s, req)
+				}
+				time.Sleep(time.Second) // until all nodes have it
+				for i, node := range strings.Fields(nodes) {
+					switch node {
+					case "lost":
+						c[i].restart()
+						conns[i].Set(faultstore.Renew, slow(10*time.Millisecond, 0)) // It replies after the one that has it.
+					case "hung":
+						c[i].set(c[i].hang)
+					}
+				}
+				entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
+				if entries[0].State != want || (err != nil) != (want == driver.Unknown) {
+					t.Errorf("%s, adopted %v: %v, %v, want %v", nodes, adopted, entries, err, want)
+				}
+				switch want {
+				case driver.Lost:
+					time.Sleep(time.Second)
+					c.holders(t, "", "", "")
+				case driver.Unknown:
+					if kept, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Keep: time.Hour}); err == nil {
+						t.Errorf("%s, adopted %v: kept %v, by one node of three", nodes, adopted, kept)
+					}
+				}
+			})
 		}
-		c[1].set(nil)
-		if got := renew(t, adopter, req); got != driver.Held {
-			t.Errorf("Renew is answered %v once the node answers", got)
-		}
-	})
-}
-
-// What is left of a hold that another Store has been granted is released when a renewal finds it
-// there and the majority lost, as after an Adopt.
-func TestRestOfAnAdoptedHoldIsReleased(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		req := request("mine")
-		grant(t, c.client(t), req)
-		time.Sleep(time.Second) // until all nodes have it
-		c[0].restart()
-		c[1].restart()
-		conns := c.connect()
-		conns[0].Set(faultstore.Renew, slow(10*time.Millisecond, 0)) // The others decide nothing yet.
-		if got := renew(t, join(t, conns), req); got != driver.Lost {
-			t.Errorf("Renew is answered %v", got)
-		}
-		time.Sleep(time.Second)
-		c.holders(t, "", "", "")
-	})
+	}
 }

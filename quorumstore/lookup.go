@@ -110,7 +110,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Break(ctx, name, token) })
 	for range b.await(ctx, s.timeout) { // All replies count.
 	}
-	had, without := b.split(func(ended []driver.Record) bool { return len(ended) > 0 })
+	had, without := b.tally(func(ended []driver.Record) bool { return len(ended) > 0 })
 	switch {
 	case had > s.minority():
 		return largestGroup(slices.Concat(b.values...))[:1], nil

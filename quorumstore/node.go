@@ -106,8 +106,8 @@ func (b *ballot[T]) await(ctx context.Context, timeout time.Duration) iter.Seq[i
 	}
 }
 
-// split returns how many nodes had what a request ends, and how many certainly had not.
-func (b *ballot[T]) split(had func(T) bool) (with, without int) {
+// tally returns how many nodes had what a request ends, and how many certainly had not.
+func (b *ballot[T]) tally(had func(T) bool) (with, without int) {
 	for i, value := range b.values {
 		if b.errs[i] == nil && had(value) {
 			with++

@@ -105,7 +105,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	s.mu.Unlock()
 	ended, without := 0, 0
 	for range b.await(ctx, s.timeout) {
-		ended, without = b.split(func(ended bool) bool { return ended })
+		ended, without = b.tally(func(ended bool) bool { return ended })
 		if ended >= s.need || without > s.minority() {
 			break
 		}

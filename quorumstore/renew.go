@@ -18,7 +18,7 @@ type renewal struct {
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
 // if a majority of the nodes says so under one and the same token, and Lost if so many do not that
-// no majority can; the rest of it is then released. Else it is unknown, and the error has the
+// no majority can; the rest of it, as far as this Store knows of any, is then released. Else it is unknown, and the error has the
 // replies. An entry whose Acquire had no answer is also Lost if a majority has replied without
 // deciding it: the nodes that hang may leave that open for long.
 //

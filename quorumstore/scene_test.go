@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 const name = "invoices/42"
@@ -64,23 +65,11 @@ func insist(t testing.TB, s *Store, holder string) (driver.Request, int64) {
 	return driver.Request{}, 0
 }
 
-func giveBack(t *testing.T, s *Store, req driver.Request) bool {
-	t.Helper()
-	ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil {
-		t.Fatalf("Release for %s: %v", req.Holder, err)
-	}
-	return ended
-}
-
-func renew(t *testing.T, s *Store, req driver.Request) driver.State {
-	t.Helper()
-	outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err != nil {
-		t.Fatalf("Renew for %s: %v", req.Holder, err)
-	}
-	return outcomes[0].State
-}
+// Verbs, as tests use them.
+var (
+	giveBack = storecheck.Release
+	renew    = storecheck.State
+)
 
 // holders checks the holder of the name on each server, "" for none.
 func (c cluster) holders(t *testing.T, want ...string) {

@@ -144,8 +144,10 @@ func (s *Store) Close() (err error) {
 		close(s.closing)
 		limit := min(2*time.Duration(s.slowest.Load())+s.timeout/silentShare, s.timeout)
 		isBusy := func(n *node) bool { return n.pending.Load() > 0 }
-		for began, pause := time.Now(), s.timeout/1000; slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; pause *= 2 {
-			time.Sleep(min(pause, s.timeout/silentShare))
+		began, pause := time.Now(), s.timeout/1000
+		for slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit {
+			time.Sleep(pause)
+			pause = min(2*pause, s.timeout/silentShare)
 		}
 		for _, n := range s.nodes {
 			if !s.ownsNodes {
