@@ -49,20 +49,6 @@ func TestReplica(t *testing.T) {
 	storecheck.Fails(t, s, held, driver.ErrNotApplied, "replica", "Acquire", "Renew", "Release")
 }
 
-func TestScriptsForgotten(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for range 3 {
-		server.Do("SCRIPT", "FLUSH")
-		for verb, call := range calls(s, "name") {
-			if err := call(t.Context()); err != nil {
-				t.Errorf("%s after SCRIPT FLUSH: %v", verb, err)
-			}
-		}
-	}
-}
-
 // The owner is the first line of a lock's value, and is never taken for more of it.
 func TestOwnerOfTwoLines(t *testing.T) {
 	t.Parallel()

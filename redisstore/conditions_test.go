@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -37,15 +36,7 @@ func TestQueueWithConditions(t *testing.T) {
 				}
 			})()
 			held := grant(t, s, "name", time.Minute)
-			var places []driver.Request
-			for range 2 {
-				req := request("name", time.Minute)
-				req.Place = time.Minute
-				if res, err := s.Acquire(t.Context(), req); err != nil || !res.Waiting {
-					t.Fatal(res, err)
-				}
-				places = append(places, req)
-			}
+			places := []driver.Request{wait(t, s, "name", time.Minute), wait(t, s, "name", time.Minute)}
 			ends := []func(){
 				func() { release(t, s, held) },
 				func() {
@@ -67,19 +58,5 @@ func TestQueueWithConditions(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A full server prolongs a hold for the client that has adopted it, and ends it with its TTL.
-func TestAdoptedOnAFullServer(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	held := grant(t, open(t, server.Addr, nil), "name", time.Minute)
-	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if state := renew(t, open(t, server.Addr, nil), held); state != driver.Held {
-		t.Errorf("the hold is %v", state)
-	}
-	if left, err := strconv.Atoi(server.Do("PTTL", "lock:name")); err != nil || left <= 0 || left > 60_000 {
-		t.Errorf("it ends in %d ms, %v", left, err)
 	}
 }

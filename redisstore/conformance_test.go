@@ -4,7 +4,9 @@ package redisstore
 
 import (
 	"bytes"
+	"context"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -33,7 +35,7 @@ func TestConformanceSingle(t *testing.T) {
 		server := empty(tb)
 		lines := watch(tb, server)
 		tb.Cleanup(func() { touched.Add(int64(undeclared(tb, lines()))) })
-		backing := proxied(server, nil)
+		backing := single(server, nil)
 		backing.Restart = func(tb testing.TB) {
 			touched.Add(int64(undeclared(tb, lines())))
 			server.RestartEmpty()
@@ -49,7 +51,7 @@ func TestConformancePersistent(t *testing.T) {
 	empty := emptyServers(t, "--appendonly", "yes", "--appendfsync", "always")
 	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		server := empty(tb)
-		backing := proxied(server, &Options{NoPrefix: true})
+		backing := single(server, &Options{NoPrefix: true})
 		backing.Restart = func(tb testing.TB) {
 			server.Restart()
 			loadScripts(tb, server) // A later case loses the reply to its first script.
@@ -65,7 +67,7 @@ func TestConformanceCluster(t *testing.T) {
 		loadScripts(t, master)
 	}
 	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
-		return dialled(&Options{Prefix: "cluster/" + tb.Name() + "/"}, func(d *faultyDialer) redis.UniversalClient {
+		return backing(&Options{Prefix: "cluster/" + tb.Name() + "/"}, func(d *detour) redis.UniversalClient {
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: d.dial})
 		})
 	}})
@@ -79,7 +81,7 @@ func TestConformanceSentinel(t *testing.T) {
 	}
 	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 		opts := &Options{Prefix: "sentinel with spaces/" + tb.Name() + "/", MinReplicas: 1}
-		return dialled(opts, func(d *faultyDialer) redis.UniversalClient {
+		return backing(opts, func(d *detour) redis.UniversalClient {
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: set.Master, SentinelAddrs: set.Sentinels, Dialer: d.dial})
 		})
 	}})
@@ -105,41 +107,6 @@ func emptyServers(t *testing.T, args ...string) func(tb testing.TB) *servers.Red
 	}
 }
 
-// dialled is a backing whose stores each have a client of their own, that dials
-// through a faultyDialer.
-func dialled(opts *Options, client func(*faultyDialer) redis.UniversalClient) drivertest.Backing {
-	var mu sync.Mutex
-	dialers := map[driver.Store]*faultyDialer{}
-	of := func(s driver.Store) *faultyDialer {
-		mu.Lock()
-		defer mu.Unlock()
-		return dialers[s]
-	}
-	return drivertest.Backing{
-		Open: func(tb testing.TB) driver.Store {
-			d := &faultyDialer{}
-			c := client(d)
-			tb.Cleanup(func() { _ = c.Close() })
-			connect(tb, c)
-			s := New(c, opts)
-			mu.Lock()
-			defer mu.Unlock()
-			dialers[s] = d
-			return s
-		},
-		Fault: func(_ testing.TB, s driver.Store, f drivertest.Fault) { of(s).arm(f) },
-		Sever: func(_ testing.TB, s driver.Store) { of(s).sever() },
-	}
-}
-
-// connect has the client find its servers before any fault.
-func connect(tb testing.TB, client redis.UniversalClient) {
-	tb.Helper()
-	if err := client.Ping(tb.Context()).Err(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // loadScripts makes the scripts known, so that a fault hits the request that a
 // test means and not one that asks for the text of a script.
 func loadScripts(tb testing.TB, server *servers.Redis) {
@@ -149,52 +116,87 @@ func loadScripts(tb testing.TB, server *servers.Redis) {
 	}
 }
 
-// proxied is a backing whose stores each reach the server through a proxy of
-// their own.
-func proxied(server *servers.Redis, opts *Options) drivertest.Backing {
-	var mu sync.Mutex
-	proxies := map[driver.Store]*faultproxy.Proxy{}
-	through := func(s driver.Store) *faultproxy.Proxy {
-		mu.Lock()
-		defer mu.Unlock()
-		return proxies[s]
+// backing is a backing whose stores each have a client of their own.
+func backing(opts *Options, newClient func(*detour) redis.UniversalClient) drivertest.Backing {
+	var detours sync.Map // by store
+	of := func(s driver.Store) *detour {
+		d, _ := detours.Load(s)
+		return d.(*detour)
 	}
 	return drivertest.Backing{
 		Open: func(tb testing.TB) driver.Store {
-			proxy := faultproxy.Start(tb, server.Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			d := &detour{proxies: map[string]*faultproxy.Proxy{}}
+			tb.Cleanup(func() { d.all(func(p *faultproxy.Proxy) { p.Close() }) })
+			client := newClient(d)
 			tb.Cleanup(func() { _ = client.Close() })
+			if err := client.Ping(tb.Context()).Err(); err != nil { // It finds its servers before any fault.
+				tb.Fatal(err)
+			}
 			s := New(client, opts)
-			mu.Lock()
-			defer mu.Unlock()
-			proxies[s] = proxy
+			detours.Store(s, d)
 			return s
 		},
 		Fault: func(_ testing.TB, s driver.Store, f drivertest.Fault) {
-			if f == drivertest.ReplyLost {
-				through(s).LoseReply(isScript)
-				return
-			}
-			through(s).LoseRequest(isRequest)
+			var met atomic.Bool // by a request, to whichever server
+			match := func(request []byte) bool { return bytes.Contains(request, []byte("evalsha")) && !met.Swap(true) }
+			of(s).all(func(p *faultproxy.Proxy) {
+				if f == drivertest.ReplyLost {
+					p.LoseReply(match)
+				} else {
+					p.LoseRequest(match)
+				}
+			})
 		},
-		Sever: func(_ testing.TB, s driver.Store) { through(s).Reset() },
+		Sever: func(_ testing.TB, s driver.Store) { of(s).all((*faultproxy.Proxy).Reset) },
 		Silence: func(_ testing.TB, s driver.Store) {
-			through(s).Hold(faultproxy.Down) // until the proxy is closed
+			of(s).all(func(p *faultproxy.Proxy) { p.Hold(faultproxy.Down) }) // until they are closed
 		},
-		Occupy: func(_ testing.TB, name string, way int) bool { return occupy(server, prefixOf(opts)+name, way) },
 	}
 }
 
-// isScript reports whether a request runs a script.
-func isScript(request []byte) bool { return bytes.Contains(request, []byte("evalsha")) }
-
-// isRequest reports whether a request is of a verb: a script, or the beginning
-// of a listing or of a watch.
-func isRequest(request []byte) bool {
-	return isScript(request) || bytes.Contains(request, []byte("scan")) || bytes.Contains(request, []byte("GET"))
+// single is a backing of one server.
+func single(server *servers.Redis, opts *Options) drivertest.Backing {
+	b := backing(opts, func(d *detour) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: d.dial})
+	})
+	b.Occupy = func(_ testing.TB, name string, way int) bool { return occupy(server, New(nil, opts).prefix+name, way) }
+	return b
 }
 
-func prefixOf(opts *Options) string { return New(nil, opts).prefix }
+// A detour leads a client through a proxy to each server that it finds out about.
+type detour struct {
+	mu      sync.Mutex
+	proxies map[string]*faultproxy.Proxy // by the address of the server
+	last    func(*faultproxy.Proxy)      // of all
+}
+
+// all calls a function for all proxies, also for those to come.
+func (d *detour) all(f func(*faultproxy.Proxy)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = f
+	for _, p := range d.proxies {
+		f(p)
+	}
+}
+
+func (d *detour) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d.mu.Lock()
+	p, err := d.proxies[addr], error(nil)
+	if p == nil {
+		if p, err = faultproxy.Listen(addr); err == nil {
+			d.proxies[addr] = p
+			if d.last != nil {
+				d.last(p)
+			}
+		}
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return new(net.Dialer).DialContext(ctx, network, p.Addr())
+}
 
 // occupy leaves under a key what one of the strangers leaves, with the expiry that it
 // has, with one that is far away, or with one beyond all bounds.

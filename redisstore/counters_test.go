@@ -15,13 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// mapTo returns the map of a cluster with all slots on one server.
-func mapTo(addr string) func(context.Context) ([]redis.ClusterSlot, error) {
-	return func(context.Context) ([]redis.ClusterSlot, error) {
-		return []redis.ClusterSlot{{Start: 0, End: hashSlots - 1, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
-	}
-}
-
 // All clients of one server count tokens in the same key, or are refused: else tokens
 // could fall when the server's clock is set back.
 func TestOneCounter(t *testing.T) {
@@ -30,8 +23,10 @@ func TestOneCounter(t *testing.T) {
 		t.Parallel()
 		server := servers.StartRedis(t)
 		mapped := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs:        []string{server.Addr},
-			ClusterSlots: mapTo(server.Addr),
+			Addrs: []string{server.Addr},
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{Start: 0, End: hashSlots - 1, Nodes: []redis.ClusterNode{{Addr: server.Addr}}}}, nil
+			},
 		})
 		listed := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}})
 		for says, client := range map[string]*redis.ClusterClient{

@@ -43,8 +43,8 @@ func (s *Store) wrapErr(err error) error {
 	return err
 }
 
-// explainReply explains an error reply of the server. The scripts write only when nothing can fail
-// any more, or undo it, so nothing was changed.
+// explainReply explains an error reply of the server, after which nothing was changed: a lock of
+// which something was has an answer of its own (see lua/tail.lua).
 func (s *Store) explainReply(reply error) error {
 	text := errorText(reply.Error())
 	is := func(codes ...string) bool {
@@ -88,7 +88,6 @@ var inScript = sync.OnceValue(func() *regexp.Regexp {
 var transientErrors = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "MASTERDOWN ", "NOREPLICAS ", "BUSY ", "MOVED ", "ASK ", "max number of clients",
 	"OOM ", "MISCONF ",
-	"Script attempted to access a non local key", // in the slot of the lock: it is being moved
 }
 
 // hint returns the error of an error reply with a hint on what to do about it.

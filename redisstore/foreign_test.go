@@ -4,8 +4,10 @@ package redisstore
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,11 +26,22 @@ func TestCounterInThreeLanguages(t *testing.T) {
 	}
 	each := rounds(t, 200)
 	var group sync.WaitGroup
+	foreigners := []string{"redis-py"}
+	if os.Getenv("TEST_WHOLE") != "" {
+		foreigners = append(foreigners, "redlock4", "redlock5", "redis-semaphore")
+	}
+	host, port, _ := strings.Cut(server.Addr, ":")
 	for _, name := range foreigners {
-		other := startForeigner(t, name, server)
+		args := []string{"node", "testdata/interop/lock.js", name}
+		if name == "redis-py" {
+			args = []string{python(t), "testdata/interop/lock.py"}
+		} else if _, err := os.Stat("testdata/interop/node_modules"); err != nil {
+			t.Fatalf("the packages of npm are not installed: run \"scripts/needs all\": %v", err)
+		}
+		args = append(args, host, port, "counter", path, strconv.Itoa(each))
 		group.Go(func() {
-			if got := other.do("count", "counter", path, strconv.Itoa(each)); got != "counted" {
-				t.Errorf("%s has failed: %q", name, got)
+			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", name, err, out)
 			}
 		})
 	}
@@ -48,6 +61,18 @@ func TestCounterInThreeLanguages(t *testing.T) {
 	if want := strconv.Itoa((len(foreigners) + 2) * each); string(text) != want {
 		t.Errorf("after %s increments the counter is %s", want, text)
 	}
+}
+
+// python returns an interpreter that has redis-py.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"/usr/bin/python3", "python3"} {
+		if exec.Command(name, "-c", "import redis").Run() == nil {
+			return name
+		}
+	}
+	t.Fatal("there is no python3 with redis-py, and this test needs it: run scripts/needs")
+	return ""
 }
 
 func count(t *testing.T, locks *holdfast.Client, path string, rounds int) error {

@@ -218,11 +218,7 @@ func TestGuardAdmitsNoWaiter(t *testing.T) {
 		res, err := s.Acquire(t.Context(), request("name", time.Minute))
 		return err == nil && res.Granted
 	})
-	place := request("name", time.Minute)
-	place.Place = time.Minute
-	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
-		t.Fatal(res, err)
-	}
+	place := wait(t, s, "name", time.Minute)
 	server.Do("DEL", "lock:name") // The server forgets it.
 	server.Restart()
 	began := time.Now()

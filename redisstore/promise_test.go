@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // rights are the commands that the package comment asks for, without those of options and of the
@@ -83,10 +85,7 @@ func TestMissingRights(t *testing.T) {
 		s := openFromURL(t, "redis://"+missing+":SecretWord@"+server.Addr)
 		for _, limit := range []int{1, 3} {
 			for _, held := range []bool{false, true} {
-				for verb := range calls(s, "name") {
-					if verb == "List" {
-						continue
-					}
+				for _, verb := range allVerbs[:5] {
 					server.Do("FLUSHALL")
 					req := request("name", time.Minute)
 					req.Limit, req.Place = limit, time.Minute
@@ -101,20 +100,11 @@ func TestMissingRights(t *testing.T) {
 						}
 					}
 					before := everything(server)
-					var err error
-					switch verb {
-					case "Acquire":
-						req.Owner = request("name", time.Minute).Owner
-						_, err = s.Acquire(t.Context(), req)
-					case "Renew":
-						_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: req.Owner, TTL: time.Hour}})
-					case "Release":
-						_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner})
-					case "Lookup":
-						_, err = s.Lookup(t.Context(), "name")
-					case "Break":
-						_, err = s.Break(t.Context(), "name", 0)
+					if verb == "Acquire" {
+						req.Owner = request("name", 0).Owner
 					}
+					req.TTL = time.Hour
+					err := storecheck.Calls(s, req)[verb](t.Context())
 					if err == nil {
 						continue
 					}
@@ -141,11 +131,7 @@ func TestLockIsTheTruth(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	join := func() driver.Request {
-		req := request("name", time.Minute)
-		req.Limit = driver.Shared
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-			t.Fatal(res, err)
-		}
+		req, _ := share(t, s, "name", driver.Shared, time.Minute)
 		return req
 	}
 	first, last := join(), join()
@@ -182,11 +168,7 @@ func TestLockIsTheTruth(t *testing.T) {
 		server.Do("DEL", "lock:name")
 		release(t, s, grant(t, s, "name", time.Minute))
 	}
-	hold, place := grant(t, s, "name", time.Minute), request("name", time.Minute)
-	place.Place = time.Minute
-	if res, err := s.Acquire(t.Context(), place); err != nil || !res.Waiting {
-		t.Fatal(res, err)
-	}
+	hold, place := grant(t, s, "name", time.Minute), wait(t, s, "name", time.Minute)
 	server.Do("DEL", "lock:"+queueInfix+"lock:name")
 	release(t, s, hold)
 	if state := renew(t, s, place); state == driver.Waiting {
@@ -201,11 +183,7 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
 	join := func(ttl time.Duration) driver.Request {
-		req := request("name", ttl)
-		req.Limit = driver.Shared
-		if res, err := s.Acquire(t.Context(), req); err != nil || !res.Granted {
-			t.Fatal(res, err)
-		}
+		req, _ := share(t, s, "name", driver.Shared, ttl)
 		return req
 	}
 	lasts := func(key string, least time.Duration) {
@@ -228,21 +206,22 @@ func TestSharedLockOutlastsItsHolds(t *testing.T) {
 	}
 }
 
-// A full server renews, releases, and admits the next by its renewal. What it refuses is waited
-// for.
+// A full server renews, also for the client that has adopted a hold, releases, and admits the next
+// by its renewal. What it refuses is waited for.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	held, reader := grant(t, s, "name", time.Minute), request("shared", time.Minute)
-	next, second := request("name", time.Minute), request("name", time.Minute)
-	next.Place, second.Place, reader.Limit = time.Minute, time.Minute, driver.Shared
-	for _, req := range []driver.Request{next, second, reader} {
-		if res, err := s.Acquire(t.Context(), req); err != nil || res.Waiting != (req.Place > 0) {
-			t.Fatal(res, err)
-		}
-	}
+	held := grant(t, s, "name", time.Minute)
+	next, second := wait(t, s, "name", time.Minute), wait(t, s, "name", time.Minute)
+	reader, _ := share(t, s, "shared", driver.Shared, time.Minute)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
+	if state := renew(t, open(t, server.Addr, nil), held); state != driver.Held {
+		t.Errorf("a hold that was adopted is %v", state)
+	}
+	if left, err := strconv.Atoi(server.Do("PTTL", "lock:name")); err != nil || left <= 0 || left > 60_000 {
+		t.Errorf("it ends in %d ms, %v", left, err)
+	}
 	wantAll := func(want map[*driver.Request]driver.State) {
 		t.Helper()
 		for req, state := range want {
@@ -258,45 +237,6 @@ func TestFullServer(t *testing.T) {
 	wantAll(map[*driver.Request]driver.State{&next: driver.Held, &second: driver.Waiting})
 	if _, err := s.Acquire(t.Context(), request("other", time.Minute)); !driver.IsNotApplied(err) || !errors.As(err, new(*driver.RetryError)) {
 		t.Errorf("Acquire: %v, want that it can be tried again", err)
-	}
-}
-
-// Many readers that have ended together are in the way of nobody, nor are as many dead places.
-func TestManyThatHaveEnded(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for name, place := range map[string]time.Duration{"readers": 0, "places": 500 * time.Millisecond} {
-		if held := grant(t, s, name, time.Second); place == 0 {
-			release(t, s, held)
-		}
-		for range 4 {
-			all := make([]*call, 1000)
-			for i := range all {
-				req := request(name, time.Second)
-				req.Limit, req.Place = driver.Shared, place
-				all[i] = s.acquireCall(&req)
-			}
-			sendTogether(s, all...)
-		}
-	}
-	live := request("readers", time.Minute)
-	live.Limit = driver.Shared
-	if res, err := s.Acquire(t.Context(), live); err != nil || !res.Granted {
-		t.Fatal(res, err)
-	}
-	time.Sleep(1100 * time.Millisecond) // All others end.
-	if records, err := s.Lookup(t.Context(), "readers"); err != nil || len(records) != 1 {
-		t.Errorf("%d holds, %v, want the one that lives", len(records), err)
-	}
-	for {
-		res, err := s.Acquire(t.Context(), request("places", time.Minute))
-		if res.Granted {
-			break
-		}
-		if !errors.As(err, new(*driver.RetryError)) {
-			t.Fatalf("Acquire: %+v, %v, want it granted, or to be tried again", res, err)
-		}
 	}
 }
 

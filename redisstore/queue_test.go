@@ -77,7 +77,9 @@ func TestHungConnection(t *testing.T) {
 	proxy.Hold(faultproxy.Up)
 	began := time.Now()
 	req := request("name", time.Minute)
-	if _, err := acquireWithin(t, s, req, minInline/2); err == nil || driver.IsNotApplied(err) {
+	ctx, cancel := context.WithTimeout(t.Context(), minInline/2)
+	defer cancel()
+	if _, err := s.Acquire(ctx, req); err == nil || driver.IsNotApplied(err) {
 		t.Fatalf("Acquire on a connection that hangs: %v", err)
 	}
 	released := make(chan bool, 1)
@@ -136,41 +138,4 @@ func TestHungMaster(t *testing.T) {
 		})
 	}
 	group.Wait()
-}
-
-func acquireWithin(t *testing.T, s *Store, req driver.Request, timeout time.Duration) (driver.Result, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return s.Acquire(ctx, req)
-}
-
-// Calls return by their deadline, or after requestBound without one, also if they are more than
-// there are connections, and if the client obeys no deadline.
-func TestSilentServer(t *testing.T) {
-	t.Parallel()
-	for _, honors := range []bool{true, false} {
-		proxy := faultproxy.Start(t, servers.StartRedis(t).Addr)
-		client := redis.NewClient(&redis.Options{
-			Addr: proxy.Addr(), ContextTimeoutEnabled: honors, PoolSize: 2, ReadTimeout: time.Minute, PoolTimeout: time.Minute,
-		})
-		s := New(client, nil)
-		release(t, s, grant(t, s, "name", time.Minute)) // The connection is there.
-		proxy.Hold(faultproxy.Down)
-		for _, limit := range []time.Duration{time.Hour, minInline + 50*time.Millisecond} {
-			began := time.Now()
-			var group sync.WaitGroup
-			for range 8 {
-				group.Go(func() {
-					if _, err := acquireWithin(t, s, request("name", time.Minute), limit); err == nil {
-						t.Error("a call has returned without an error")
-					}
-				})
-			}
-			group.Wait()
-			if took := time.Since(began); took > min(limit, requestBound)+2*time.Second {
-				t.Errorf("obeys deadlines: %v, limit %v: the last call returned after %v", honors, limit, took)
-			}
-		}
-		_, _ = s.Close(), client.Close() // The requests fail with the client.
-	}
 }

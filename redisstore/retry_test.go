@@ -3,7 +3,10 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,114 +15,106 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
-// isLater checks that a call of each verb ends with the answer of a server that works
-// and cannot serve now.
-func isLater(t *testing.T, s *Store, says string, verbs ...string) {
-	t.Helper()
-	all := calls(s, "name")
-	for _, verb := range verbs {
-		err := all[verb](t.Context())
-		var later *driver.RetryError
-		if !errors.As(err, &later) || !driver.IsNotApplied(err) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want a RetryError that says %q", verb, err, says)
-		}
+// occupyFor has a server work on a command until the test ends it, by another command.
+func occupyFor(t *testing.T, server *servers.Redis, command []any, end ...string) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: -1})
+		defer client.Close()
+		client.Do(context.Background(), command...)
+	}()
+	t.Cleanup(func() {
+		server.Do(end...)
+		<-ended
+	})
+}
+
+// What a server cannot do now and can do later is no failure: waiters go on. The keys are what the
+// errors say.
+func TestServersThatServeLater(t *testing.T) {
+	t.Parallel()
+	all, writing := []string{"Acquire", "Renew", "Release", "Lookup", "Break"}, []string{"Acquire", "Renew", "Release", "Break"}
+	for says, c := range map[string]struct {
+		args    []string // of the server
+		opts    *Options
+		verbs   []string
+		prepare func(t *testing.T, server *servers.Redis, held driver.Request)
+	}{
+		"LOADING": {
+			args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"}, verbs: allVerbs,
+			prepare: func(t *testing.T, server *servers.Redis, _ driver.Request) {
+				server.Do("EVAL", "for i = 1, 500 do redis.call('SET', 'other:' .. i, string.rep(i, 1000)) end", "0")
+				server.Do("CONFIG", "SET", "key-load-delay", "100000")
+				occupyFor(t, server, []any{"DEBUG", "RELOAD"}, "CONFIG", "SET", "key-load-delay", "0")
+			},
+		},
+		"BUSY": {args: []string{"--lua-time-limit", "10"}, verbs: all, prepare: func(t *testing.T, server *servers.Redis, _ driver.Request) {
+			occupyFor(t, server, []any{"EVAL", "while true do end", 0}, "SCRIPT", "KILL")
+		}},
+		"MASTERDOWN": {args: []string{"--replica-serve-stale-data", "no"}, verbs: all, prepare: func(_ *testing.T, server *servers.Redis, _ driver.Request) {
+			server.Do("REPLICAOF", "127.0.0.1", "1")
+		}},
+		"NOREPLICAS": {verbs: writing, prepare: func(t *testing.T, server *servers.Redis, held driver.Request) {
+			if _, err := open(t, server.Addr, nil).Acquire(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		}},
+		"MISCONF": {verbs: writing, prepare: func(t *testing.T, server *servers.Redis, held driver.Request) {
+			if _, err := open(t, server.Addr, nil).Acquire(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			server.Do("CONFIG", "SET", "save", "3600 1")
+			_, dir, _ := strings.Cut(server.Do("CONFIG", "GET", "dir"), "\n")
+			if err := os.MkdirAll(filepath.Join(dir, "dump.rdb", "in the way"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			server.Do("BGSAVE")
+		}},
+		"0 replicas":  {opts: &Options{MinReplicas: 1, ReplicaTimeout: time.Millisecond}, verbs: all[:1]},
+		"CLUSTERDOWN": {args: []string{"--cluster-enabled", "yes"}, verbs: all},
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			server, held := servers.StartRedis(t, c.args...), request("name", time.Minute)
+			s := open(t, server.Addr, c.opts)
+			if says == "CLUSTERDOWN" {
+				server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
+				s = over(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true}), nil)
+			}
+			if c.prepare != nil {
+				c.prepare(t, server, held)
+			}
+			eventually(t, says, func() bool {
+				_, err := s.Acquire(t.Context(), request("another", time.Minute))
+				return err != nil && strings.Contains(err.Error(), says)
+			})
+			for _, verb := range c.verbs {
+				err := storecheck.Calls(s, held)[verb](t.Context())
+				if !errors.As(err, new(*driver.RetryError)) || !driver.IsNotApplied(err) || !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: %v, want a RetryError that says %q", verb, err, says)
+				}
+			}
+		})
 	}
 }
 
-var scriptVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break"}
-
-// What a server cannot do now and can do later is no failure: waiters go on.
-func TestServersThatServeLater(t *testing.T) {
-	t.Parallel()
-	t.Run("it reads its data", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t, "--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024")
-		server.Do("EVAL", "for i = 1, 500 do redis.call('SET', 'other:' .. i, string.rep(i, 1000)) end", "0")
-		s := open(t, server.Addr, nil)
-		held := grant(t, s, "name", time.Minute)
-		server.Do("CONFIG", "SET", "key-load-delay", "100000")
-		reloaded := make(chan struct{})
-		go func() {
-			defer close(reloaded)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: -1})
-			defer client.Close()
-			client.Do(t.Context(), "DEBUG", "RELOAD")
-		}()
-		eventually(t, "a server that reads its data", func() bool {
-			_, _, err := look(s, t.Context(), "name")
-			return err != nil && strings.Contains(err.Error(), "LOADING")
-		})
-		isLater(t, s, "LOADING", append([]string{"List"}, scriptVerbs...)...)
-		server.Do("CONFIG", "SET", "key-load-delay", "0")
-		<-reloaded
-		if !release(t, s, held) {
-			t.Error("the lock is gone")
-		}
-	})
-	t.Run("its master is away", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t, "--replica-serve-stale-data", "no")
-		server.Do("REPLICAOF", "127.0.0.1", "1")
-		isLater(t, open(t, server.Addr, nil), "MASTERDOWN", scriptVerbs...)
-	})
-	t.Run("its replicas are away", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t)
-		s := open(t, server.Addr, nil)
-		req := grant(t, s, "name", time.Minute)
-		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
-		isLater(t, s, "NOREPLICAS", "Break")
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-		if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
-			t.Errorf("Release: %v", err)
-		}
-		_, err = s.Acquire(t.Context(), request("another", time.Minute))
-		if later := (*driver.RetryError)(nil); !errors.As(err, &later) {
-			t.Errorf("Acquire: %v", err)
-		}
-	})
-	t.Run("too few replicas confirm", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t)
-		isLater(t, open(t, server.Addr, &Options{MinReplicas: 1, ReplicaTimeout: time.Millisecond}), "0 replicas", "Acquire")
-	})
-	t.Run("it carries out a long script", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t, "--lua-time-limit", "10")
-		s := open(t, server.Addr, nil)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: -1})
-			defer client.Close()
-			client.Eval(t.Context(), "while true do end", nil)
-		}()
-		eventually(t, "a busy server", func() bool {
-			_, _, err := look(s, t.Context(), "name")
-			return err != nil && strings.Contains(err.Error(), "BUSY")
-		})
-		isLater(t, s, "BUSY", scriptVerbs...)
-		server.Do("SCRIPT", "KILL")
-		<-ended
-	})
-	t.Run("its cluster is not whole", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t, "--cluster-enabled", "yes")
-		server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16382")
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true})
-		isLater(t, over(t, client, nil), "CLUSTERDOWN", scriptVerbs...)
-	})
-	t.Run("the master of the lock is another", func(t *testing.T) {
-		for reply, s := range map[string]*Store{"MOVED 5474 127.0.0.1:7001": {cluster: true}, "READONLY of a replica": {sentinel: true}} {
-			for _, later := range []bool{true, false} { // The client will find it, or it knows one server alone.
-				err := s.explainReply(errors.New(reply))
-				if retry := (*driver.RetryError)(nil); errors.As(err, &retry) != later || !driver.IsNotApplied(err) {
-					t.Errorf("%s, later %v: %v", reply, later, err)
-				}
-				s = &Store{}
+// The client of a cluster or of Sentinels will find the master of a lock. Another one knows one
+// server alone.
+func TestMasterIsAnother(t *testing.T) {
+	for reply, s := range map[string]*Store{
+		"MOVED 5474 127.0.0.1:7001": {cluster: true}, "ASK 5474 127.0.0.1:7001": {cluster: true}, "READONLY of a replica": {sentinel: true},
+	} {
+		for _, later := range []bool{true, false} {
+			err := s.explainReply(errors.New(reply))
+			if errors.As(err, new(*driver.RetryError)) != later || !driver.IsNotApplied(err) {
+				t.Errorf("%s, later %v: %v", reply, later, err)
 			}
+			s = &Store{}
 		}
-	})
+	}
 }

@@ -41,8 +41,8 @@ func newScript(verb string, counts bool) *script {
 			return string(text)
 		}
 		var b strings.Builder
-		if b.WriteString("local shared = 0\n"); counts {
-			b.WriteString("shared = 2\n")
+		if b.WriteString("local offset = 0\n"); counts {
+			b.WriteString("offset = 2\n")
 		}
 		for line := range strings.Lines(read("head") + strings.Replace(read(verb), "-- include queue.lua\n", read("queue"), 1) + read("tail")) {
 			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {

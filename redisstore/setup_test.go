@@ -4,9 +4,7 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
@@ -53,6 +50,7 @@ func locksOf(t *testing.T, s *Store) *holdfast.Client {
 // Verbs, as tests use them.
 var (
 	request    = storecheck.Request
+	wait       = storecheck.Wait
 	release    = storecheck.Release
 	renew      = storecheck.State
 	eventually = storecheck.Eventually
@@ -65,6 +63,18 @@ func grant(t *testing.T, s *Store, name string, ttl time.Duration) driver.Reques
 	return req
 }
 
+// share takes a lock that must be free for others with that limit.
+func share(t *testing.T, s *Store, name string, limit int, ttl time.Duration) (driver.Request, int64) {
+	t.Helper()
+	req := request(name, ttl)
+	req.Limit = limit
+	res, err := s.Acquire(t.Context(), req)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire of a share of %q: %+v, %v, want it granted", name, res, err)
+	}
+	return req, res.Token
+}
+
 // calls is a call of every verb.
 func calls(s *Store, name string) map[string]func(ctx context.Context) error {
 	return storecheck.Calls(s, request(name, time.Minute))
@@ -74,21 +84,6 @@ func calls(s *Store, name string) map[string]func(ctx context.Context) error {
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
 	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
-}
-
-// numberOf counts the commands of a kind that a server has carried out.
-func numberOf(t *testing.T, server *servers.Redis, command string) int {
-	t.Helper()
-	for line := range strings.Lines(server.Do("INFO", "commandstats")) {
-		var n int
-		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
-			if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // look returns the first hold of a name, and whether there is one.

@@ -80,7 +80,7 @@ func TestTLS(t *testing.T) {
 	addr, ca, key := startTLS(t)
 	right := "rediss://" + addr + "?" + url.Values{"server_name": {"redis.test"}, "ca_file": {ca}, "cert_file": {ca}, "key_file": {key}}.Encode()
 	s := openFromURL(t, right)
-	handsOn(t, s, "name")
+	release(t, s, grant(t, s, "name", time.Minute))
 
 	plain := servers.StartRedis(t).Addr
 	for text, says := range map[string]string{

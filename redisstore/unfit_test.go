@@ -19,6 +19,7 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 	for what, c := range map[string]struct {
 		args    []string // of the server
 		prepare func(server *servers.Redis)
+		query   string // of the URL
 		want    error
 	}{
 		"that is gone":               {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Kill() }},
@@ -28,6 +29,7 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 		"without memory":             {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }},
 		"with a text for a counter":  {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("SET", "lock:\x1fcounter", "x") }},
 		"at the end of its counter":  {want: holdfast.ErrCorrupt, prepare: func(s *servers.Redis) { s.Do("SET", "lock:\x1fcounter", "9223372036854775807") }},
+		"with a list for a guard":    {want: holdfast.ErrCorrupt, query: "?restart_guard=1m", prepare: func(s *servers.Redis) { s.Do("LPUSH", "lock:\x1fguard", "x") }},
 		"without scripts":            {want: holdfast.ErrUnsupported, args: []string{"--rename-command", "EVALSHA", ""}},
 		"that forbids scripts to us": {want: holdfast.ErrUnavailable, prepare: func(s *servers.Redis) { s.Do("ACL", "SETUSER", "default", "-evalsha") }},
 	} {
@@ -37,11 +39,11 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(server)
 			}
-			url := "redis://" + server.Addr
+			user := ""
 			if len(c.args) > 0 && c.args[0] == "--requirepass" {
-				url = "redis://:SecretWord@" + server.Addr
+				user = ":SecretWord@"
 			}
-			locks, err := holdfast.Open(t.Context(), url, &holdfast.Config{RequestTimeout: time.Second})
+			locks, err := holdfast.Open(t.Context(), "redis://"+user+server.Addr+c.query, &holdfast.Config{RequestTimeout: time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

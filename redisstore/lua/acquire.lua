@@ -9,7 +9,7 @@ local rest = head .. now[1] .. '\n' .. now[2] .. '\n' .. public
 local plain = limit == '1' and guard == '0' and replicas == '0' -- A lock that has nothing can be granted at once.
 local floors = args == 2
 -- None of the locks has a value or a queue, and there are no tokens ahead.
-local allFree = plain and not floors and call('EXISTS', unpack(KEYS, 2, shared + 2 * locks)) == 0
+local allFree = plain and not floors and call('EXISTS', unpack(KEYS, 2, offset + 2 * locks)) == 0
 
 -- The counter is raised once for all tokens that the run may need, and to the clock if that is a
 -- millisecond ahead. Tokens that the counter has passed are forgotten; floors leave that to the run
@@ -26,7 +26,7 @@ if not allFree and (behind or not floors) then
   call('ZREMRANGEBYSCORE', KEYS[2], '-inf', format('(%d', nextToken))
 end
 for i = 1, allFree and last < 9007199254740992 and locks or 0 do
-  local set = redis.pcall('SET', KEYS[shared + i], ARGV[1 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl)
+  local set = redis.pcall('SET', KEYS[offset + i], ARGV[1 + i] .. format('\n%d ', nextToken) .. rest, 'NX', 'PX', ttl)
   if set and set.ok then
     answers[i], answered, nextToken = nextToken, answered + 1, nextToken + tokens
   end

@@ -9,7 +9,7 @@ if guard ~= '0' or replicas ~= '0' then
   end
 end
 for i = 1, locks do
-  local k = shared + i
+  local k = offset + i
   wrote = false
   local done, answer = true, answers[i]
   if answer == nil then
@@ -21,7 +21,7 @@ for i = 1, locks do
   answers[i] = answer
 end
 if not master then
-  local reply = redis.pcall('ZREM', KEYS[shared + locks + 1], '') -- It changes nothing, and a replica refuses it.
+  local reply = redis.pcall('ZREM', KEYS[offset + locks + 1], '') -- It changes nothing, and a replica refuses it.
   if type(reply) == 'table' and string.find(reply.err, 'READONLY ', 1, true) then
     return redis.error_reply(match(reply.err, 'READONLY .*'))
   end

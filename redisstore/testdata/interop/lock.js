@@ -1,15 +1,11 @@
-// A client of a lock library of npm that carries out a command on its standard input:
-//
-//	count NAME FILE ROUNDS  adds one to the number in a file under the lock, and answers "counted"
-//
-// Arguments: the library, and host and port of Redis. The key of a lock is
-// mutex:NAME, since redis-semaphore allows no other.
+// Adds one to the number in a file under a lock of a library of npm, again and again. Arguments:
+// the library, host and port of Redis, name, file, rounds. The key of a lock is mutex:NAME, since
+// redis-semaphore allows no other.
 'use strict';
 const fs = require('fs');
-const readline = require('readline');
 const Redis = require('ioredis');
 
-const [library, host, port] = process.argv.slice(2);
+const [library, host, port, name, file, rounds] = process.argv.slice(2);
 const client = new Redis({ host, port: Number(port) });
 const ttl = 60000;
 const pause = 2; // between attempts, in ms
@@ -47,18 +43,11 @@ const libraries = {
 
 const locks = libraries[library]();
 
-async function count(name, file, rounds) {
+(async () => {
   for (let i = 0; i < Number(rounds); i++) {
     const lock = await locks.take(name);
     fs.writeFileSync(file, String(Number(fs.readFileSync(file, 'utf8')) + 1));
     await locks.free(lock);
-  }
-  return 'counted';
-}
-
-(async () => {
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    console.log(await count(...line.split(' ').slice(1)));
   }
   client.disconnect();
 })().catch((error) => {

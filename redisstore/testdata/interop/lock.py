@@ -1,16 +1,14 @@
-"""A client of redis-py's Lock that does as lock.js does. Arguments: host, port."""
+"""Does with a Lock of redis-py what lock.js does. Arguments: host, port, name, file, rounds."""
 import sys
 
 import redis
 
-client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]))
+host, port, name, path, rounds = sys.argv[1:]
+client = redis.Redis(host=host, port=int(port))
 
-for line in sys.stdin:
-    _, name, path, rounds = line.split()
-    for _ in range(int(rounds)):
-        with client.lock("mutex:" + name, timeout=60, sleep=0.002):
-            with open(path) as file:
-                number = int(file.read())
-            with open(path, "w") as file:
-                file.write(str(number + 1))
-    print("counted", flush=True)
+for _ in range(int(rounds)):
+    with client.lock("mutex:" + name, timeout=60, sleep=0.002):
+        with open(path) as file:
+            number = int(file.read())
+        with open(path, "w") as file:
+            file.write(str(number + 1))
