@@ -207,11 +207,17 @@ func (st *state) read(info fs.FileInfo) error {
 			return sh.folder.corrupt(sh.name, notOurs)
 		}
 	}
-	st.queue.Restore(st.former...)
-	for _, e := range st.queue.Entries()[len(st.queue.Holds()):] {
-		e.Data.waited = true
-	}
+	st.restore(st.former)
 	return nil
+}
+
+// restore makes the queue of the entries of a name.
+func (st *state) restore(entries []*entry) {
+	st.queue = queue{Grain: clockStep}
+	st.queue.Restore(entries...)
+	for i, e := range entries {
+		e.Data.waited = i >= len(st.queue.Holds())
+	}
 }
 
 // write makes the shard that of the state, which a verb has changed. The line of the actor comes

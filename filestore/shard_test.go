@@ -208,3 +208,29 @@ func besideName(n int) (names []string) {
 	}
 	return names
 }
+
+// Detached holds are listed after the end of their process, whatever else is in their file.
+func TestListDetached(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	dead := openTest(t, s.dir)
+	names := besideName(4)
+	granted(t, s, names[0], time.Hour)
+	for _, name := range names[1:] {
+		req := request(name, time.Hour)
+		req.Detached = true
+		grantedTo(t, dead, req)
+	}
+	dead.die()
+	waiting(t, s, request(names[1], time.Hour))
+	var listed []string
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, rec.Name)
+	}
+	if slices.Sort(names); !slices.Equal(listed, names) {
+		t.Errorf("%q are listed, want %q", listed, names)
+	}
+	refused(t, s, names[1])
+}

@@ -163,12 +163,12 @@ func (st *state) all() (records []driver.Record, err error) {
 		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
 			return nil, st.folder.corrupt(st.shard.name, notOurs)
 		}
-		look := *st // It changes nothing.
-		look.who.name, look.queue = name, queue{}
-		look.queue.Restore(entries[name]...)
-		holds, _ := look.holds()
-		records, st.failure = append(records, holds...), look.failure
+		st.who.name = name
+		st.restore(entries[name])
+		holds, _ := st.holds()
+		records = append(records, holds...)
 	}
+	st.former, st.queue = nil, queue{} // Nothing is written.
 	return records, nil
 }
 

@@ -266,7 +266,7 @@ func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*s
 	}
 	st := &state{
 		folder: f, shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(),
-		living: map[string]bool{}, queue: queue{Grain: clockStep},
+		living: map[string]bool{},
 	}
 	if own != nil {
 		st.living[own.id] = true
