@@ -89,8 +89,7 @@ func (s *Store) openFolder() (*folder, error) {
 	return f, nil
 }
 
-// older is a folder that older versions have made beside "sessions", and that the latest of them
-// refuse.
+// older is a folder that older versions have made beside "sessions", and now refuse.
 const older = "locks"
 
 // close ends the session. The files of locks are closed when nothing uses them any more.

@@ -44,14 +44,13 @@ const (
 
 func sessionFile(id string) string { return "session-" + id }
 
-// openSession makes the session of this Store. Others may sweep a file that is not in use yet, and
-// those of dead sessions may have filled the disk.
+// openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700) // It keeps older versions out that come later.
 	for tries := 20; ; tries-- {
 		id := rand.Text()
 		file, err := f.makeInbox(sessionFile(id))
-		if err != nil && tries > 0 {
+		if err != nil && tries > 0 { // Others have swept it, or dead sessions have filled the disk.
 			f.sweep()
 			continue
 		}
@@ -87,8 +86,7 @@ func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	return true, f.notApplied("examine", sessionFile(id), err)
 }
 
-// sweep looks at some of the files in the folder, and deletes those of dead sessions. A process that
-// is killed leaves fewer, as a rule.
+// sweep looks at some of the files in the folder, and deletes those of dead sessions.
 func (f *folder) sweep() {
 	files, _ := fs.ReadDir(f.FS(), ".")
 	for _, i := range mathrand.Perm(len(files))[:min(64, len(files))] {

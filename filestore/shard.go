@@ -84,8 +84,7 @@ type publicData struct {
 const (
 	shardCount = 64
 
-	// format is that of a shard. One that this version must not misread gets another number.
-	format = 1
+	format = 1 // One that this version must not misread gets another number.
 
 	entryText = `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%s","owner_sha256":"%s",`
 
@@ -320,8 +319,7 @@ func encodeEntry(e *entry) []byte {
 	return fmt.Appendf(nil, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
 }
 
-// decodeEntry reads that part, in which all fields must be as they are written. Texts are left to
-// the caller, which needs few of them.
+// decodeEntry reads that part. Texts are left to the caller, which needs few of them.
 func decodeEntry(line []byte) (e entry, session, owner []byte, ok bool) {
 	if len(line) <= publicAt || line[len(line)-1] != '\n' {
 		return e, nil, nil, false

@@ -214,9 +214,8 @@ func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 // errHangs says why a request takes longer than microseconds.
 var errHangs = errors.New("the disk hangs, or a process is stopped in the middle of a request")
 
-// do makes a request, and with makes what is missing for it. It may wait for the disk, or for a
-// process that is stopped, and so is made on a goroutine of its own. What becomes of it after the end
-// of ctx is not known.
+// do makes a request, and with makes what is missing for it. It may hang, and so is made on a
+// goroutine of its own. What becomes of it after the end of ctx is not known.
 func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)

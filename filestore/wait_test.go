@@ -156,3 +156,23 @@ func TestDeadWaiterIsNobody(t *testing.T) {
 	released(t, s, again)
 	next(t, s, "name")
 }
+
+// The notices of a hold that another Store has renewed, as of a ticket, come to that Store.
+func TestAdoptedIsTold(t *testing.T) {
+	dir := t.TempDir()
+	first, s, other := openTest(t, dir), openTest(t, dir), openTest(t, dir)
+	req := request("name", time.Hour)
+	req.Detached = true
+	grantedTo(t, first, req)
+	renewed(t, s, req)
+	notices := told(t, s, req.Owner)
+	first.Close()
+	if _, err := other.Break(t.Context(), "name", 0); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-notices:
+	case <-time.After(20 * time.Second):
+		t.Error("the Store that has renewed it is not told")
+	}
+}
