@@ -210,6 +210,32 @@ func TestTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
+// An exclusive request that has found a name free, and then waits for the row, is not granted beside
+// the slot that another transaction has made meanwhile.
+func TestFreeUntilTheRowIsLocked(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	first := request("name", 300*time.Millisecond)
+	first.Limit = 3
+	if res, err := s.Acquire(t.Context(), first); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	tx := leaveOpen(t, s, "SELECT @.acquire('{name}', '{beside}', '{h}', '{60000000}', '{0}', '{3}', '{1}', '{0}', '{NULL}', NULL, false)")
+	time.Sleep(first.TTL)
+	done := make(chan driver.Result, 1)
+	go func() {
+		res, _ := s.Acquire(t.Context(), request("name", time.Minute)) // It may be refused for the row.
+		done <- res
+	}()
+	time.Sleep(200 * time.Millisecond)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.Granted {
+		t.Errorf("an exclusive request is granted beside the hold of one of three slots: %+v", res)
+	}
+}
+
 // A name has no token above the greatest, neither alone nor at the end of a block.
 func TestGreatestToken(t *testing.T) {
 	t.Parallel()
