@@ -24,11 +24,10 @@
 // not kept, and the server logs the error. There are at most Options.MaxWaiters such sessions.
 // Further owners try at intervals, and get nothing while others wait in the server.
 //
-// Holds are exclusive. The server would grant a session that reads more shared locks of the same
-// key past a writer that waits, so that writers could wait forever. The server stores nothing of a
-// lock but its key: there are no shared, limited, detached and kept locks, no List, Break, Metadata
-// and Floor. [LockTx] has shared locks. [Store.Locks] shows the holders and the waiters of all
-// programs.
+// Holds are exclusive: the server would grant a session more shared locks of a key past a writer
+// that waits. It stores nothing of a lock but its key: there are no shared, limited, detached and
+// kept locks, no List, Break, Metadata and Floor. [LockTx] has shared locks. [Store.Locks] shows
+// the holders and the waiters of all programs.
 //
 // # What can go wrong
 //
@@ -58,6 +57,6 @@
 //
 //	postgres+advisory://[user:password@]host[:port]/database
 //
-// with the parameters of libpq, its environment variables, and keys (sha256, the default, or raw:
-// see KeyScheme), namespace (of the keys of sha256), tokens (Options.TokenSequence) and max_waiters.
+// with the parameters of libpq, its environment variables, and keys (sha256, the default, or raw),
+// namespace (of the keys of sha256), tokens (Options.TokenSequence) and max_waiters.
 package advisory

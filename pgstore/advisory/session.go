@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	// batchTimeout bounds a batch, with the time to connect. A connection that takes longer is
-	// given up. A caller with inlineTime left sends on its own goroutine: it may have to wait until
-	// then, which is less than a second longer than it has.
+	// batchTimeout bounds a batch, with the time to connect. A caller with inlineTime left sends on
+	// its own goroutine, and may wait for less than a second longer than it has.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
@@ -90,8 +89,7 @@ func (s *session) do(ctx context.Context, c *call) error {
 }
 
 // send carries out a batch, in its order and in one round trip. A statement that the server refuses
-// fails all attempts of the batch. Any other error costs the session. ctx ends a wait, which is sent
-// alone.
+// fails all attempts of the batch. Any other error costs the session. ctx ends a wait, sent alone.
 func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +228,7 @@ func (s *session) connect() error {
 	return nil
 }
 
-// look reads what the server has sent on its own account, such as that the session has ended, if the
-// connection was not used for a time.
+// look reads what the server has sent to an idle connection, such as that the session has ended.
 func (s *session) look(unused time.Duration) {
 	if s.conn == nil || time.Since(s.used) < unused {
 		return
@@ -294,8 +291,8 @@ func transport(conn *pgx.Conn) net.Conn {
 // Connections returns duplicates of the descriptors of the connections of sessions that hold locks
 // now. The caller closes them, and must neither read nor write them. A process that was given one
 // keeps the locks in force if this one is killed, until it closes it, or until the server's
-// idle_session_timeout, unless the server or the network ends the connection. On Windows Connections
-// returns an error.
+// idle_session_timeout, unless the server or the network ends the connection. On Windows
+// Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
 	holding := map[*session]bool{} // Another one may wait, for long.
 	s.mu.Lock()

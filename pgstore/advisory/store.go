@@ -56,9 +56,8 @@ type Store struct {
 
 var _ driver.Notifier = (*Store)(nil)
 
-// New returns a store of advisory locks. The pool supplies the settings of connections. The locks
-// live on connections of the Store's own, usually one, that are not counted in the pool. Nothing is
-// dialed before the first call. The pool must stay open until the Store is closed.
+// New returns a store of advisory locks, on connections of its own, usually one, made as those of
+// the pool, which must stay open until the Store is closed. Nothing is dialed yet.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
 	s := &Store{pool: pool, drawToken: zero, owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -177,10 +176,9 @@ const zero = "pg_catalog.int4div(0, (NOT pg_catalog.current_setting('transaction
 const sequenceLockKey = -7386017462359302110
 
 // raiseToken draws a token, and sets a sequence that is behind the server's clock to a second ahead
-// of it: between the reading and the setting other sessions may draw, a million times for a token to
-// be granted twice. Every session does so before it grants anything. So tokens rise over the loss of
-// the sequence, and over a failover to a server that lacks its latest values and takes more than a
-// second, unless the clock is set back at the same time.
+// of it: meanwhile others may draw, a million times for a token to be granted twice. Every session
+// does so before it grants anything. So tokens rise over the loss of the sequence, and over a
+// failover of more than a second to a server that lacks its latest values.
 const raiseToken = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
 	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, (extract(epoch FROM pg_catalog.clock_timestamp())::double precision * 1000000::double precision)::bigint AS clock FROM turn)
 	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn;`
@@ -191,8 +189,8 @@ func (s *Store) sequence() string {
 }
 
 // Migrate creates the sequence of Options.TokenSequence if it does not exist, and has one that
-// exists rise, without a cache. The user must be its owner. Every user that locks needs USAGE, SELECT
-// and UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
+// exists rise, without a cache. The user must be its owner; users that lock need USAGE, SELECT and
+// UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
 		return err

@@ -19,20 +19,17 @@ type TxOptions struct {
 	Shared bool      // a shared lock, which excludes those without Shared, and the holds of a Store
 }
 
-// LockTx takes a lock for the rest of a transaction of the caller's. PostgreSQL releases it when the
-// transaction ends, or the savepoint after which it was taken is rolled back: there is nothing to
-// renew, and it works through every pooler. The next holder, which cannot have the lock before the
-// commit, sees everything that the transaction writes; with REPEATABLE READ or SERIALIZABLE it does
-// not, since its snapshot is older than its wait.
+// LockTx takes a lock until a transaction of the caller's ends, or the savepoint after which it was
+// taken is rolled back. It works through all poolers. The next holder sees all that is written, but
+// not with REPEATABLE READ or SERIALIZABLE: its snapshot is older than its wait.
 //
 // LockTx waits in the server, in the order of arrival, until the lock is free, the server finds a
 // deadlock (SQLSTATE 40P01), or lock_timeout or statement_timeout is over. Set one of these rather
-// than a deadline of ctx: when ctx ends, the client library closes the connection. After any error
-// of the server the transaction is over except for its rollback, and the lock is not held. A name
-// that Keys refuses is ErrInvalid, and changes nothing. A standby is refused.
-//
-// While it waits, and while the transaction is open, the server can neither vacuum rows that the
-// transaction may see nor finish a CREATE INDEX CONCURRENTLY: do not use it for work of minutes.
+// than a deadline of ctx: when ctx ends, the client library closes the connection. After an error
+// of the server, a standby's too, the transaction is over except for its rollback, and the lock is
+// not held. A name that Keys refuses is ErrInvalid, and changes nothing. While the transaction is
+// open, the server can neither vacuum rows that it may see nor finish a CREATE INDEX CONCURRENTLY:
+// do not use it for work of minutes.
 func LockTx(ctx context.Context, tx pgx.Tx, name string, opts *TxOptions) error {
 	_, err := lockInTx(ctx, tx, name, opts, false)
 	return err

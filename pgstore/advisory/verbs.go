@@ -17,8 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// failurePause is how long a place lasts that cannot wait in the server, for want of a connection,
-// say. Then its owner tries again.
+// failurePause is how long a place lasts that cannot wait in the server.
 const failurePause = 250 * time.Millisecond
 
 // An entry is a hold or a place of this Store, or an attempt at a hold. Store.mu guards the fields
