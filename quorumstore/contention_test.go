@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,10 +28,8 @@ func TestSplitVoteIsResolved(t *testing.T) {
 				conns := c.connect()
 				for i, conn := range conns {
 					delay := 10 * time.Millisecond
-					for _, n := range mine {
-						if n == i {
-							delay = time.Millisecond
-						}
+					if slices.Contains(mine, i) {
+						delay = time.Millisecond
 					}
 					conn.Set(faultstore.Acquire, slow(delay, delay))
 					conn.Set(faultstore.Release, slow(delay, delay))

@@ -110,20 +110,15 @@ func (l *ledger) client(s *Store, seed uint64) {
 		if paused {
 			time.Sleep(req.TTL + time.Duration(rng.IntN(1000))*time.Millisecond)
 		}
-		l.leave(s, req, paused)
+		ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
+		if err != nil || ours == paused {
+			l.t.Errorf("Release: %v, %v of a holder that was paused beyond its TTL: %v", ours, err, paused)
+		}
+		if paused {
+			l.mu.Lock()
+			l.lost++
+			l.mu.Unlock()
+		}
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
-	}
-}
-
-// leave ends a hold, which must be lost if its holder was paused.
-func (l *ledger) leave(s *Store, req driver.Request, paused bool) {
-	ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-	if err != nil || ours == paused {
-		l.t.Errorf("Release: %v, %v of a holder that was paused beyond its TTL: %v", ours, err, paused)
-	}
-	if paused {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.lost++
 	}
 }
