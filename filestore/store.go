@@ -217,6 +217,9 @@ var errHangs = errors.New("the disk hangs, or a process is stopped in the middle
 // do makes a request, and with makes what is missing for it. It may hang, and so is made on a
 // goroutine of its own. What becomes of it after the end of ctx is not known.
 func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
+	if s.isClosed() {
+		return none, driver.ErrClosed
+	}
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)
 	}
