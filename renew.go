@@ -40,7 +40,7 @@ func (c *Client) checkLeases() {
 	for len(s.heap) > 0 {
 		l, window := s.heap[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
-		if len(groups) > 0 {
+		if len(groups) > 0 && now < deadline {
 			window = l.options.TTL / batchWindow
 		}
 		if l.due > now+window || l.due == deadline && now < deadline {
@@ -312,7 +312,7 @@ func (l *lease) lookAt(now, due time.Duration) {
 	if due = l.due; c.clock.useBootClock {
 		due = min(due, now+suspendCheck)
 	}
-	if s.nextCheck > 0 && s.nextCheck <= due {
+	if now < s.nextCheck && s.nextCheck <= due { // In a suspend the timer falls behind.
 		return
 	}
 	if s.nextCheck = due; s.timer == nil {

@@ -440,3 +440,22 @@ func TestNoticeAfterTheConfirmedEnd(t *testing.T) {
 		}
 	})
 }
+
+// After a suspend in which one lock has ended and another is due, the Client goes on; and a lock of
+// a short TTL that is acquired soon after one is renewed in time.
+func TestSuspendOfLongLocks(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		suspend := suspendable(t)
+		c, _ := faulty(t, nil)
+		ended := acquire(t, c, "ended", &holdfast.Options{TTL: 6 * time.Hour})
+		due := acquire(t, c, "due", &holdfast.Options{TTL: 24 * time.Hour})
+		suspend(9 * time.Hour)
+		time.Sleep(2100 * ms) // between two checks
+		wantErr(t, ended.Err(), holdfast.ErrExpired)
+		suspend(time.Hour)
+		short := acquire(t, c, "short", &holdfast.Options{TTL: 300 * ms})
+		time.Sleep(700 * ms)
+		noErr(t, short.Err())
+		noErr(t, due.Err())
+	})
+}
