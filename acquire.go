@@ -150,7 +150,7 @@ func (l *lease) run() error {
 			now = l.wait(0)
 		case l.state == granted && now >= deadline: // The answer came late: is it still there?
 			l.state, l.confirmed, l.due = waiting, false, now+l.noteFailure(now, now, errAnsweredLate)
-		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached):
+		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached && o.MaxHold == 0):
 			l.state, l.lock, l.tokens.own = held, &l.handle, l.tokens.first
 			if !l.confirmed && l.look == noLook { // It has the time of its place.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)

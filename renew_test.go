@@ -348,7 +348,7 @@ func TestMaxHoldOfAGrantByNotice(t *testing.T) {
 		first := acquire(t, a, "a", nil)
 		var working atomic.Bool
 		done := later(func() error {
-			return b.Do(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 2 * time.Second}, func(ctx context.Context) error {
+			return b.Do(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 80 * ms}, func(ctx context.Context) error {
 				working.Store(true)
 				<-ctx.Done()
 				time.Sleep(10 * time.Second) // it winds up
