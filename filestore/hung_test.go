@@ -13,32 +13,26 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// hungStore opens a store whose first grant hangs until mend is called.
-func hungStore(t *testing.T) (s *Store, mend func()) {
+// hungStore opens a store whose first grant hangs until mend is called, and tells that it does.
+func hungStore(t *testing.T) (s *Store, hangs <-chan struct{}, mend func()) {
 	t.Helper()
-	h, mended := newFakeHost().host(), make(chan struct{})
-	h.flush = func(*os.File) error { <-mended; return nil }
+	h, began, mended := newFakeHost().host(), make(chan struct{}, 10), make(chan struct{})
+	h.flush = func(*os.File) error { began <- struct{}{}; <-mended; return nil }
 	s, err := openWithHost(h, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, sync.OnceFunc(func() { close(mended) })
+	return s, began, sync.OnceFunc(func() { close(mended) })
 }
 
 // Requests return when their contexts end, and say whether they may have been applied.
 func TestCallsReturnWithTheirContext(t *testing.T) {
-	for _, limit := range []func(context.Context) (context.Context, context.CancelFunc){
-		func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
-		},
-		func(ctx context.Context) (context.Context, context.CancelFunc) {
-			canceled, cancel := context.WithCancel(ctx)
-			time.AfterFunc(50*time.Millisecond, cancel)
-			return canceled, cancel
-		},
-	} {
-		s, mend := hungStore(t)
-		ctx, cancel := limit(t.Context())
+	for _, timeout := range []time.Duration{2 * time.Second, time.Minute} { // The other one is canceled.
+		s, hangs, mend := hungStore(t)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		if timeout == time.Minute {
+			go func() { <-hangs; cancel() }()
+		}
 		began, req := time.Now(), request("name", time.Hour)
 		if _, err := s.Acquire(ctx, req); !errors.Is(err, ctx.Err()) || driver.IsNotApplied(err) || time.Since(began) > 20*time.Second {
 			t.Errorf("Acquire: %v after %v, want %v", err, time.Since(began), ctx.Err())
@@ -87,13 +81,13 @@ func TestOpeningHangs(t *testing.T) {
 
 // A release that was sent after an acquire whose caller has gone takes effect after it.
 func TestLateGrant(t *testing.T) {
-	s, mend := hungStore(t)
+	s, hangs, mend := hungStore(t)
 	defer s.Close()
 	defer mend()
 	req := request("name", time.Hour)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-hangs; cancel() }()
+	if _, err := s.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Acquire: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, mend)
