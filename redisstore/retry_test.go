@@ -45,7 +45,7 @@ func TestServersThatServeLater(t *testing.T) {
 		prepare func(t *testing.T, server *servers.Redis, held driver.Request)
 	}{
 		"LOADING": {
-			args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"}, verbs: allVerbs,
+			args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024", "--rdbcompression", "no"}, verbs: allVerbs,
 			prepare: func(t *testing.T, server *servers.Redis, _ driver.Request) {
 				server.Do("EVAL", "for i = 1, 500 do redis.call('SET', 'other:' .. i, string.rep(i, 1000)) end", "0")
 				server.Do("CONFIG", "SET", "key-load-delay", "100000")
