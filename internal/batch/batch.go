@@ -61,9 +61,13 @@ type batch[T comparable] struct {
 // returns [ErrNotSent], and they never are, or [ErrNoReply]: their results must not be read. A
 // caller that sends its calls itself may stay until the deadline of a context that is canceled.
 func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
-	ctx, cancel := context.WithTimeout(ctx, q.Bound)
-	defer cancel()
-	deadline, _ := ctx.Deadline()
+	deadline, ok := ctx.Deadline()
+	if latest := time.Now().Add(q.Bound); !ok || latest.Before(deadline) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, latest)
+		defer cancel()
+		deadline = latest
+	}
 	name := q.Name(calls[0])
 	q.mu.Lock()
 	for b := q.late[name]; b != nil; b = q.late[name] {
