@@ -190,11 +190,11 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 
 	err := c.releaseLeases(&errReleasedByClose)
+	if t := c.schedule.timer; t != nil && t.Stop() {
+		c.activeCalls.Done() // checkLeases is not called any more.
+	}
 	c.activeCalls.Done()
 	c.activeCalls.Wait()
-	if t := c.schedule.timer; t != nil {
-		t.Stop()
-	}
 	c.stopNotices()
 	if c.ownsStore {
 		err = errors.Join(err, c.store.Close())

@@ -25,8 +25,9 @@ const (
 )
 
 // checkLeases renews the holds that are due, and ends those past their deadline. A hold that is
-// renewed stays in the schedule for its deadline. The timer calls it. Close waits for all holds.
+// renewed stays in the schedule for its deadline. The timer calls it.
 func (c *Client) checkLeases() {
+	defer c.activeCalls.Done()
 	s := &c.schedule
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,14 +38,14 @@ func (c *Client) checkLeases() {
 	// Leases share a request if their timeouts, of which it has the shortest, are of one order of
 	// magnitude: so a lock of a short TTL never costs one of a long TTL.
 	groups := map[int][]*lease{}
-	for len(s.heap) > 0 {
+	for {
 		l, window := s.heap[0], time.Duration(0)
 		deadline := time.Duration(l.deadline.Load())
 		if len(groups) > 0 && now < deadline {
 			window = l.options.TTL / batchWindow
 		}
 		if l.due > now+window || l.due == deadline && now < deadline {
-			s.nextCheck = l.due
+			c.checkBy(now, l.due)
 			break
 		}
 		l.due = deadline
@@ -65,12 +66,23 @@ func (c *Client) checkLeases() {
 			})
 		}
 	}
-	if s.nextCheck > 0 {
-		if c.clock.useBootClock {
-			s.nextCheck = min(s.nextCheck, now+suspendCheck)
-		}
-		s.timer.Reset(s.nextCheck - now)
+}
+
+// checkBy sets the timer that calls checkLeases, unless it fires by due. The caller holds c.mu.
+func (c *Client) checkBy(now, due time.Duration) {
+	s := &c.schedule
+	if c.clock.useBootClock {
+		due = min(due, now+suspendCheck)
 	}
+	if now < s.nextCheck && s.nextCheck <= due { // In a suspend the timer falls behind.
+		return
+	}
+	if s.nextCheck = due; s.timer == nil {
+		s.timer = time.AfterFunc(due-now, c.checkLeases)
+	} else if s.timer.Reset(due - now) {
+		return // The former call does not come.
+	}
+	c.activeCalls.Add(1) // Close waits for the call.
 }
 
 // renewTimeout returns how long a renewal may take: it leaves time for other attempts if it fails.
@@ -291,10 +303,9 @@ func (s *schedule) sift(i int, l *lease) {
 	s.heap[i], l.index = l, i
 }
 
-// lookAt puts a hold into the schedule, or moves it there, and sets the timer if that would be too
-// late. A hold is looked at by its deadline, which MaxHold bounds; one that is not to be renewed
-// only then, unless something is not known of it, as the TTL of one that was granted by a notice.
-// The caller holds c.mu.
+// lookAt puts a hold into the schedule, or moves it there, to be checked at due, or at its deadline
+// if that comes first. MaxHold bounds the deadline. A hold that is not to be renewed is checked at
+// its deadline alone, unless something of it is not known. The caller holds c.mu.
 func (l *lease) lookAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew || l.state == winding
@@ -309,15 +320,5 @@ func (l *lease) lookAt(now, due time.Duration) {
 		l.index, s.heap = len(s.heap), append(s.heap, l)
 	}
 	s.sift(l.index, l)
-	if due = l.due; c.clock.useBootClock {
-		due = min(due, now+suspendCheck)
-	}
-	if now < s.nextCheck && s.nextCheck <= due { // In a suspend the timer falls behind.
-		return
-	}
-	if s.nextCheck = due; s.timer == nil {
-		s.timer = time.AfterFunc(due-now, c.checkLeases)
-	} else {
-		s.timer.Reset(due - now)
-	}
+	c.checkBy(now, l.due)
 }
