@@ -209,7 +209,6 @@ func (r *renewal) apply(now time.Duration, entry driver.Entry, err error) driver
 			l.releaseInBackground(0, false)
 		}
 	default:
-		l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
 		l.deadline.Store(max(l.deadline.Load(), int64(r.sent+driver.Validity(r.asked))))
 		l.confirmed = l.confirmed || state == driver.Held && r.asked >= ttl
 		if r.asked >= ttl || !l.confirmed { // A short Extend leaves the renewals as they are.
@@ -218,11 +217,11 @@ func (r *renewal) apply(now time.Duration, entry driver.Entry, err error) driver
 		if calling && now < time.Duration(l.deadline.Load()) {
 			q.failing, q.answeredAt = 0, now
 		}
-		switch {
-		case l.state < granted && state == driver.Held:
-			l.state, l.since = granted, now
-		case l.state < granted:
-			if l.state = waiting; l.heldUntil > now {
+		if l.state < granted {
+			l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
+			if l.state = waiting; state == driver.Held {
+				l.state, l.since = granted, now
+			} else if l.heldUntil > now {
 				l.due = min(l.due, l.heldUntil)
 			}
 		}
