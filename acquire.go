@@ -92,7 +92,7 @@ func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, er
 		return l.lock, err
 	}
 	e := Event{Kind: EventAcquired, Name: name, Took: c.clock.now() - l.began, Err: err}
-	if l.contended {
+	if l.waitEmitted {
 		c.emit(l.ctx, Event{Kind: EventWaited, Name: name, Took: e.Took, Err: err})
 	}
 	switch {
@@ -110,10 +110,9 @@ func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, er
 	return l.lock, err
 }
 
-// run takes the lease through the queue of the name until its caller has a Lock or an error. A call
-// without a place goes to the store beside the line. Run holds c.mu, which the requests and wait
-// let go. Meanwhile a notice may grant the lease, and one in the line may get its turn, a Lock or a
-// failure from the one before it. Nothing else changes what run has read.
+// run takes the lease through the queue of the name until its caller has a Lock or an error. It
+// holds c.mu, except during requests and waits. Meanwhile a notice may grant the lease, and the
+// head may give a lease in the line its turn, a Lock, or a failure. Nothing else changes it.
 func (l *lease) run() error {
 	c, o, exclusive, now := l.c, &l.options, l.options.limit() == 0, l.began
 	c.mu.Lock()
@@ -125,18 +124,15 @@ func (l *lease) run() error {
 		}
 		c.spareQueue, c.queues[l.name] = nil, q
 	}
-	l.queue = q
-	switch t := l.ticket; {
-	case exclusive && l.place > 0 && q.head != nil:
-		q.line = append(q.line, l)
-	case exclusive && l.place > 0:
-		l.state, q.leases, q.head = unsent, append(q.leases, l), l
-	default:
-		if l.state, q.leases = unsent, append(q.leases, l); t != nil {
-			l.state, l.owner, l.tokens = requesting, t.Owner, tokenBlock{first: t.Token, count: 1}
-			l.longest = max(o.TTL, t.Left)
-			l.deadline.Store(int64(now + driver.Validity(o.TTL)))
-		}
+	l.queue, l.state = q, unsent
+	if t := l.ticket; t != nil { // The store has its entry.
+		l.state, l.owner, l.tokens, l.longest = requesting, t.Owner, tokenBlock{first: t.Token, count: 1}, t.Left
+		l.deadline.Store(int64(now + driver.Validity(o.TTL)))
+	}
+	if inOrder := exclusive && l.place > 0; inOrder && q.head != nil {
+		l.state, q.line = inLine, append(q.line, l)
+	} else if q.leases = append(q.leases, l); inOrder {
+		q.head = l
 	}
 	for l.lock == nil {
 		deadline := time.Duration(l.deadline.Load())
@@ -148,15 +144,15 @@ func (l *lease) run() error {
 			l.failure = &HeldError{Record: q.head.record(), Self: true}
 		case l.state == inLine:
 			now = l.wait(0)
-		case l.state == granted && now >= deadline: // The answer came late: is it still there?
+		case l.state == granted && now >= deadline: // The answer came late: look again.
 			l.state, l.confirmed, l.due = waiting, false, now+l.noteFailure(now, now, errAnsweredLate)
 		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached && o.MaxHold == 0):
 			l.state, l.lock, l.tokens.own = held, &l.handle, l.tokens.first
-			if !l.confirmed && l.look == noLook { // It has the time of its place.
+			if !l.confirmed && l.look == noLook { // It has the time of its place, and soon its TTL.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
 			}
 			l.lookAt(now, l.due)
-			if q.head == nil && exclusive { // It has held without a place.
+			if q.head == nil && exclusive { // It came without a place.
 				q.head = l
 			}
 			if q.head == l {
@@ -171,10 +167,10 @@ func (l *lease) run() error {
 			now = l.wait(l.due - now)
 		case l.state == unsent:
 			now = l.ask(now)
-		default: // What has become of it?
+		default: // Look what has become of it.
 			l.inFlight++
 			c.mu.Unlock()
-			_ = c.renewLeases(l.ctx, 0, []*lease{l}) // apply notes the outcome
+			_ = c.renewLeases(l.ctx, 0, []*lease{l}) // apply records the outcome
 			c.mu.Lock()
 			now = c.clock.now()
 		}
@@ -182,10 +178,11 @@ func (l *lease) run() error {
 	return nil
 }
 
-// ask makes the request for the entry of a new owner, at the moment sent.
+// ask requests an entry for a new owner. The reading sent is not after the sending. If the lease can
+// be passed on to the line, the entry gets tokens for that.
 func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	c, o, q := l.c, &l.options, l.queue
-	r := renewal{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}
+	r := sentRequest{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}
 	l.owner, l.state, l.look, l.confirmed = rand.Text(), requesting, noLook, false
 	l.tokens, l.longest = tokenBlock{count: 1}, o.TTL
 	if q.head == l && len(q.line) > 0 && c.config.LocalTurn > 0 && c.guarantees.Queue && o.passableTo(&q.line[0].options) {
@@ -220,13 +217,14 @@ func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	return now
 }
 
-// wait returns when another goroutine has woken the operation, when its time or the Client has
-// ended, or after pause unless that is 0. Before it waits for a holder, it tells the hooks.
+// wait returns when the lease was signaled, when the call's time or the Client has ended, or after
+// pause unless that is 0. The first time that it would wait for a holder, it tells the hooks, and
+// returns.
 func (l *lease) wait(pause time.Duration) (now time.Duration) {
 	c := l.c
-	if !l.contended && l.op == opAcquire {
+	if !l.waitEmitted && l.op == opAcquire {
 		if by, isHeld := l.lastKnown().(*HeldError); isHeld || l.state == inLine {
-			l.contended = true
+			l.waitEmitted = true
 			c.mu.Unlock()
 			if !isHeld { // It waits behind a goroutine that has no answer yet.
 				by = &HeldError{Record: Record{Name: c.stripPrefix(l.name), Holder: c.config.Holder}}
@@ -254,8 +252,9 @@ func (l *lease) wait(pause time.Duration) (now time.Duration) {
 	return c.clock.now()
 }
 
-// restart has the lease ask anew at due, as another owner. The old one is released, unless it is
-// absent: the store has no entry of it. The caller holds c.mu.
+// restart has the lease ask anew at due, as another owner. The present one is released, unless it
+// is absent: the store has answered that it has no entry, and no notice has granted it. The caller
+// holds c.mu.
 func (l *lease) restart(due time.Duration, absent bool) {
 	if !absent || l.state == granted {
 		l.releaseInBackground(0, l.state == requesting)
@@ -284,7 +283,7 @@ func (l *lease) giveUp() error {
 	return err
 }
 
-// signal wakes the operation. The caller holds c.mu.
+// signal ends a wait of the lease. The caller holds c.mu.
 func (l *lease) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -306,11 +305,11 @@ func (l *lease) lastKnown() error {
 	return errNotAnswered
 }
 
-// noteHolder records the hold in the way, with which the store has answered, and when that may end.
-// Without a place another attempt follows, unless it was the last. The caller holds c.mu.
+// noteHolder records the answer that a hold is in the way, and when that may end. A lease that does
+// not wait in the store has failed with its last attempt, or asks again. The caller holds c.mu.
 func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 	c, o, q, rec := l.c, &l.options, l.queue, res.Held
-	q.failing, q.answeredAt = 0, now
+	q.outageFrom, q.answeredAt = 0, now
 	self := slices.ContainsFunc(q.leases, func(l *lease) bool { return l.state >= granted && l.tokens.has(rec.Token) })
 	rec.Name, l.heldUntil = c.stripPrefix(l.name), 0
 	if rec.Remaining > 0 {
@@ -333,44 +332,44 @@ func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 	l.restart(now+pause, true)
 }
 
-// soon bounds the pause after a failed request of a place, which must not be lost, and of a single
-// attempt. It is the least timeout of a renewal, where the TTL allows that.
+// soon bounds the pause after a failed request of a place or a single attempt, and how long a server
+// may have a single attempt wait. It is the least timeout of a renewal, where the TTL allows that.
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until
 // the next one, or sets failure if there is none: the store will never do it, or has refused the
-// very first request; a single attempt has sent a second one, to learn the outcome of the first; or
-// the store has not answered for Config.MaxOutage.
+// very first request; a single attempt was not applied, or the look at what became of it has
+// failed, too; or the store has not answered for Config.MaxOutage.
 //
 // A store may announce when it can serve, such as a quorum whose nodes were divided. The outage
-// counts from then on; if ctx has a deadline, that alone bounds it. A single attempt tries again
-// soon for a request timeout at most. The head notes an outage for those in line, too. The caller
+// counts from then on. If ctx has a deadline, that alone bounds it. A single attempt tries again
+// soon, for a request timeout at most. The head notes an outage for those in line, too. The caller
 // holds c.mu.
 func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	c, q, try := l.c, l.queue, l.op == opTry
 	if l.ctx.Err() != nil {
 		return 0 // The end of the caller's time shows nothing of the store.
 	}
-	pause, begins := c.config.Backoff.nthDelay(l.pauses), q.failing == 0
+	pause, begins := c.config.Backoff.nthDelay(l.pauses), q.outageFrom == 0
 	if try || l.place > 0 {
 		pause = min(pause, soon, l.options.TTL/3)
 	}
 	l.pauses++
 	if begins {
-		q.failing = sent
+		q.outageFrom = sent
 	}
 	var later *driver.RetryError
 	announced := errors.As(err, &later) &&
 		(!try || 0 < later.After && later.After <= soon && now-l.began < c.config.RequestTimeout)
 	if announced {
 		if begins || l.pauses == 1 {
-			q.failing = max(q.failing, now+later.After)
+			q.outageFrom = max(q.outageFrom, now+later.After)
 		}
 		if later.After > 0 {
 			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
 		}
 	}
-	unavailable := storeError(context.Background(), err) // ctx may have ended just now
+	unavailable := storeError(context.Background(), err) // l.ctx may have ended just now
 	if _, isHeld := q.known.(*HeldError); !isHeld || !announced {
 		q.known = unavailable
 	}
@@ -380,7 +379,7 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	}
 	for _, other := range callers {
 		_, bounded := other.ctx.Deadline()
-		if now-max(q.failing, other.began) >= c.config.MaxOutage && !(announced && bounded) {
+		if now-max(q.outageFrom, other.began) >= c.config.MaxOutage && !(announced && bounded) {
 			other.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
 			other.signal()
 		}
@@ -398,11 +397,9 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	return pause
 }
 
+// What is known of a name without an answer, and after a grant that came too late.
 var (
-	// errNotAnswered is the error while nothing is known of a name.
-	errNotAnswered = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
-
-	// errAnsweredLate is the error of a grant that came after its end.
+	errNotAnswered  = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
 	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
 )
 

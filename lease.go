@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. Where a store
-	// outside of the process ends what a dead process has left, it is maxFreedPlace: only a waiter
-	// that hangs delays others there, and each renewal costs processes that wait.
+	// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. A store outside
+	// of the process that ends what a dead process has left has maxFreedPlace in its stead: only a
+	// waiter that hangs delays others there, and fewer renewals cost less.
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
 
@@ -23,8 +23,8 @@ const (
 	shortHold = 100 * time.Millisecond
 )
 
-// A leaseState is how far an acquisition has come. Every lease ends by finish, and one that a
-// caller has by end before.
+// A leaseState is how far an acquisition has come. Every lease ends by finish. Of one that a caller
+// has, end comes first.
 type leaseState uint8
 
 const (
@@ -35,11 +35,11 @@ const (
 	granted                      // the store has told that it holds; its caller does not have it yet
 	held                         // its caller relies on it until the deadline
 	winding                      // ReleaseAll has ended its Locks, and waits for the work under them
-	ending                       // it has ended here; its release is under way
+	ending                       // it has ended here; its release, or a renewal, is under way
 	ended                        // its result is known; its release may go on in the background
 )
 
-// A lookReason is what the Client has learned of a lease since the last answer of the store.
+// A lookReason is what has happened since the last good answer of the store for a lease.
 type lookReason uint8
 
 const (
@@ -50,7 +50,7 @@ const (
 
 // A lease is one acquisition, from the call to the end of its release. Until it holds, its caller's
 // goroutine serves it, and then the schedule. Client.mu guards the fields from queue on, of the
-// deadline only the changes.
+// deadline only the changes. From the grant to the caller on, since and tokens do not change.
 type lease struct {
 	c       *Client
 	op      string        // opAcquire, opTry or opAdopt
@@ -65,7 +65,7 @@ type lease struct {
 	state  leaseState
 	result error         // of its release, once it has ended
 	since  time.Duration // when it was granted, or passed on to its caller
-	due    time.Duration // when its caller asks for it, or it is checked
+	due    time.Duration // when run sends the next request, or a hold is checked
 	index  int           // in the schedule
 	handle Lock          // its own
 	locks  []*Lock       // handle and those of reentrant acquisitions: those not released, and the last
@@ -80,21 +80,22 @@ type lease struct {
 	inFlight  int // how many requests may prolong it
 
 	// Of the call, until it has the Lock.
-	lock      *Lock         // what the caller gets
-	failure   error         // why it gets none
-	heldUntil time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
-	pauses    int
-	further   bool // AcquireAll has another: the store is up
-	contended bool // the hooks were notified that it waits
-	wake      chan struct{}
+	lock        *Lock         // what the caller gets
+	failure     error         // why it gets none
+	heldUntil   time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
+	pauses      int
+	further     bool // AcquireAll has got another before: the store is up
+	waitEmitted bool // the hooks know that it waits
+	wake        chan struct{}
 
 	ownLock [1]*Lock // the memory of locks
 }
 
-// A tokenBlock is the consecutive tokens of a grant. Own is that of the present holder.
+// A tokenBlock is the consecutive tokens of a grant.
 type tokenBlock struct {
-	first, own int64
-	count      int // asked for
+	first int64
+	count int   // asked for
+	own   int64 // that of the present holder
 }
 
 // checkDeadline ends a hold whose time is over. It does not depend on the timer.
@@ -122,7 +123,7 @@ func (l *lease) lose(reason error) {
 		c.logWarning(context.Background(), "released, though work under the lock has not returned", c.stripPrefix(l.name), nil)
 		return
 	}
-	c.activeCalls.Add(1) // Close has not ended it, and waits for the hooks.
+	c.activeCalls.Add(1) // Close waits for its end, and then for the hook.
 	defer c.activeCalls.Done()
 	l.finish(lost)
 	c.mu.Unlock()
@@ -162,13 +163,14 @@ func (l *lease) finish(result error) {
 	case q.head == l && len(q.line) > 0:
 		next := q.line[0]
 		q.line[0], q.line = nil, q.line[1:]
+		q.leases[i], q.head = next, next
 		if next.state == inLine { // It was not passed on.
-			if next.state = unsent; l.lock == &l.handle {
+			next.state = unsent
+			if l.lock == &l.handle {
 				q.known = &HeldError{Record: l.record(), Self: true}
 				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 			}
 		}
-		q.leases[i], q.head = next, next
 		next.signal()
 	default:
 		q.leases = slices.Delete(q.leases, i, i+1)
@@ -194,21 +196,21 @@ func (l *lease) awaitFinish() error {
 	return l.result
 }
 
-// giveBack releases a hold that its holder has ended, or passes it on, finishes it, and reports that.
-// With keepUntil, a reading of the clock, the name stays taken until then. With pass the next caller
-// of this Client may get it. The caller holds c.mu, which giveBack unlocks.
+// giveBack releases a hold that its holder has ended, or with pass perhaps passes it on. It finishes
+// the lease and reports the end. With keepUntil, a reading of the clock, the name stays taken until
+// then. The caller holds c.mu, which giveBack unlocks.
 //
-// A lease is passed on under its next token, without a request, during the local turn: that begins
-// with the grant of the store, and lasts Config.LocalTurn. After it the lock is released to the
-// store, where all Clients compete. It must surely be held: no renewal is due, in flight, or has
-// failed, no notice has come, and the lease does not outlast its TTL.
+// The next caller in line gets a lease under its next token, without a request, in the local turn,
+// which lasts Config.LocalTurn from the grant of the store. After it all Clients compete at the
+// store. A lease that is passed on is surely held: no renewal is due, in flight, or has failed, no
+// notice has come, and no Extend has made it longer than its TTL.
 func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 	c, q := l.c, l.queue
 	var now time.Duration
 	if c.watched || len(q.line) > 0 {
 		now = c.clock.now()
 	}
-	c.activeCalls.Add(1) // Close waits for this release, and so for the hooks.
+	c.activeCalls.Add(1) // Close waits for the release and the hook.
 	defer c.activeCalls.Done()
 	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due, time.Duration(l.deadline.Load())) &&
 		l.inFlight == 0 && l.look == noLook && l.longest <= l.options.TTL && l.tokens.has(l.tokens.own+1) &&
@@ -254,15 +256,15 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 }
 
 // releaseInBackground releases what the store may have of the owner of a lease. The caller holds
-// c.mu, and is a call that Close waits for, unless the Client is not closed.
+// c.mu. Once the Client is closed, it is a call that Close waits for.
 func (l *lease) releaseInBackground(keepUntil time.Duration, unanswered bool) {
 	c, owner, patience := l.c, l.owner, l.longest+l.c.guarantees.Grain
 	c.activeCalls.Go(func() { _ = l.sendReleases(owner, keepUntil, patience, c.closing, unanswered) })
 }
 
 // sendReleases sends releases for an owner of the lease until one is answered, or for patience
-// after the first. From the end of stop on it goes on for a request timeout at most. If the Acquire
-// is unanswered, it may arrive after a release that found nothing: then the releases go on,
+// after the first. Once stop is closed, it goes on for a request timeout at most. An Acquire that is
+// unanswered may arrive after a release that found nothing: the releases for it go on until stop,
 // whatever the store answers. It returns ErrTaken if the store did not have the entry any more.
 func (l *lease) sendReleases(owner string, keepUntil, patience time.Duration, stop <-chan struct{}, unanswered bool) error {
 	c := l.c
@@ -305,7 +307,7 @@ func (l *lease) sendReleases(owner string, keepUntil, patience time.Duration, st
 	}
 }
 
-// record describes a lease that is held.
+// record describes the hold of a lease. The caller holds c.mu.
 func (l *lease) record() Record {
 	c := l.c
 	now := c.clock.now()
@@ -320,7 +322,7 @@ func (l *lease) record() Record {
 	}
 }
 
-// isHeld reports whether the lease is certainly in the store. The caller holds c.mu.
+// isHeld reports whether a caller relies on the lease, and may. The caller holds c.mu.
 func (l *lease) isHeld() bool {
 	return l.state == held && l.c.clock.now() < time.Duration(l.deadline.Load())
 }

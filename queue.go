@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A nameQueue has what a Client has of one name: its leases, and the line of its callers that wait
-// behind one of them, the head, for an exclusive lock. They are served first come, first served.
-// The head stays in front until its release has returned. Shared and limited callers are in no
-// line: each has an entry in the store. A call without a place, a single attempt or one with
-// MaxAttempts, is in no line either; while it holds the lock it is the head.
+// A nameQueue is what a Client has of one name: its leases, and the line of its callers that wait
+// for an exclusive lock behind one of them, the head. They are served first come, first served. The
+// head stays in front until its release has returned. Shared and limited callers are in no line:
+// each has an entry in the store. Nor is a call without a place: a single attempt, one with
+// MaxAttempts, an adoption. One that gets the lock exclusively is the head, if there is none.
 type nameQueue struct {
 	leases     []*lease
 	head       *lease        // one of the leases; nil if there is none
 	line       []*lease      // empty without a head
-	known      error         // what the last answer has shown: a HeldError, or why that is not known
-	answeredAt time.Duration // when the store has answered last
-	failing    time.Duration // when the outage began, or is announced to end; 0 without one
-	turnEnd    time.Duration // until when the head is passed on to the line
+	known      error         // what was shown last: a HeldError, or why that is not known
+	answeredAt time.Duration // when the store has answered a call last
+	outageFrom time.Duration // when the outage began, or was announced to end; 0 without one
+	turnEnd    time.Duration // until when a lease is passed on to the line
 }
 
 // leases yields all leases of the Client. The caller holds c.mu.

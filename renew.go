@@ -95,21 +95,22 @@ func (l *lease) renewTimeout(now time.Duration) time.Duration {
 	return min(l.c.config.RequestTimeout, most, max(left/2, soon, least))
 }
 
-// A renewal is the renewal of one lease in a request, and what the lease was when that was sent.
-type renewal struct {
+// A sentRequest is what an Acquire or a Renew has asked for one lease, and what that was then.
+type sentRequest struct {
 	l           *lease
 	state       leaseState
-	sent, asked time.Duration
+	sent, asked time.Duration // when it was sent, and for how long it asked
 	confirmed   bool
 	look        lookReason
 }
 
-// renewLeases renews leases with one request, for d, or each for the time that it needs if d is 0:
-// a place for its own until it is granted, one that is not to be renewed only to look at it. The
-// caller has counted the request as in flight. It returns the reason if an outcome is unknown.
+// renewLeases renews leases with one request, for d, or if d is 0 for the time that each needs: a
+// place for its own until it is granted, others for the TTL. A hold that is not to be renewed is
+// only looked at then. The caller has counted the request as in flight. renewLeases returns the
+// reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
-	renewals := make([]renewal, len(leases))
+	requests := make([]sentRequest, len(leases))
 	timeout := c.config.RequestTimeout
 	c.mu.Lock()
 	sent := c.clock.now()
@@ -121,7 +122,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		case l.state > held, l.state == held && l.options.NoRenew && d == 0:
 			asked = driver.MinTTL
 		}
-		renewals[i] = renewal{l, l.state, sent, asked, l.confirmed, l.look}
+		requests[i] = sentRequest{l, l.state, sent, asked, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look, l.longest = noLook, max(l.longest, asked)
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -135,7 +136,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	}
 	var unknown error
 	var applied sync.WaitGroup
-	for i := range renewals {
+	for i := range requests {
 		var entry driver.Entry
 		if i < len(entries) {
 			entry = entries[i]
@@ -144,14 +145,14 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 			unknown = storeError(ctx, err)
 		}
 		// A slow hook or log handler delays its own lock only.
-		applied.Go(func() { renewals[i].settle(entry, err) })
+		applied.Go(func() { requests[i].settle(entry, err) })
 	}
 	applied.Wait()
 	return unknown
 }
 
-// settle notes the answer to a renewal, which is no longer in flight, and reports it.
-func (r *renewal) settle(entry driver.Entry, err error) {
+// settle applies the answer to a renewal, which is no longer in flight, and reports it.
+func (r *sentRequest) settle(entry driver.Entry, err error) {
 	l, c := r.l, r.l.c
 	c.mu.Lock()
 	l.inFlight--
@@ -176,10 +177,10 @@ func (r *renewal) settle(entry driver.Entry, err error) {
 }
 
 // apply applies the answer to a request to its lease, and returns what it shows: Unknown, for err,
-// Lost, if the store does not have the entry that the lease relies on, Waiting, or Held. The time
-// counts from the sending, and is never shortened. If the hold has ended meanwhile, or winds up, the
-// answer is dropped. The caller holds c.mu.
-func (r *renewal) apply(now time.Duration, entry driver.Entry, err error) driver.State {
+// Lost, if the store does not have the entry that the lease relies on, Waiting, or Held. The
+// deadline counts from the sending, and never moves nearer. The answer is dropped if the hold has
+// ended meanwhile, or winds up. The caller holds c.mu.
+func (r *sentRequest) apply(now time.Duration, entry driver.Entry, err error) driver.State {
 	l, q, ttl, state := r.l, r.l.queue, r.l.options.TTL, entry.State
 	if state == driver.Waiting && (r.state >= granted || l.ticket != nil) ||
 		entry.Token != 0 && l.tokens.first != 0 && entry.Token != l.tokens.first {
@@ -215,7 +216,7 @@ func (r *renewal) apply(now time.Duration, entry driver.Entry, err error) driver
 			l.due = r.sent + min(r.asked, ttl)/3
 		}
 		if calling && now < time.Duration(l.deadline.Load()) {
-			q.failing, q.answeredAt = 0, now
+			q.outageFrom, q.answeredAt = 0, now
 		}
 		if l.state < granted {
 			l.tokens.first = cmp.Or(l.tokens.first, entry.Token)
@@ -255,7 +256,8 @@ func (c *Client) onNotice(name, owner string, token int64) {
 }
 
 // noteNotice handles a notice for the lease. The token of its place means that it is granted, until
-// the confirmed end of the place. Anything else leads to a look. The caller holds c.mu.
+// the confirmed end of the place. The token of a hold says nothing new. Anything else leads to a
+// look. The caller holds c.mu.
 func (l *lease) noteNotice(token int64) {
 	now := l.c.clock.now()
 	switch {
@@ -270,7 +272,7 @@ func (l *lease) noteNotice(token int64) {
 	case (l.state == requesting || l.state == waiting) && l.place > 0 && token != 0 &&
 		now < time.Duration(l.deadline.Load()) && (l.tokens.first == 0 || l.tokens.first == token):
 		l.state, l.since, l.tokens.first, l.due = granted, now, token, now
-		l.queue.failing, l.queue.answeredAt = 0, now
+		l.queue.outageFrom, l.queue.answeredAt = 0, now
 	default: // A look, or the next attempt, need not wait.
 		l.look, l.due = noticed, now
 	}
