@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -253,7 +252,7 @@ func TestLocks(t *testing.T) {
 		first, second := acquire(t, c, "c", again), acquire(t, c, "c", again)
 		time.Sleep(time.Minute)
 		adopted := adopt(t, c, ticket, nil)
-		acquire(t, c, "e", nil)
+		broken := acquire(t, c, "e", nil)
 		names("adopted", "b", "c", "d", "e")
 		for _, lock := range c.Locks() {
 			want := time.Minute
@@ -268,9 +267,9 @@ func TestLocks(t *testing.T) {
 			}
 		}
 		wantErr(t, set.Err(), holdfast.ErrReleased)
-		release(t, second) // the one that Locks returns first
+		release(t, second)
 		breakLock(t, other, "e")
-		synctest.Wait()
+		<-broken.Context().Done()
 		release(t, adopted)
 		names("c", "d")
 		release(t, c.Locks()[0])
