@@ -397,10 +397,11 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	return pause
 }
 
-// What is known of a name without an answer, and after a grant that came too late.
+// What an answer of the store has shown, or that there is none.
 var (
-	errNotAnswered  = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
-	errAnsweredLate = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
+	errNotAnswered   = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+	errAnsweredLate  = fmt.Errorf("%w: the answer came after the end of the TTL", ErrUnavailable)
+	errTicketExpired = fmt.Errorf("%w: the hold of this ticket is over, or in another store", ErrNotHeld)
 )
 
 // errWaited is the cause of the end of a wait that Options.Wait bounds.
@@ -450,11 +451,8 @@ func request[T any](
 // client of another kind. The pauses grow from Min to Max by doubling. Each is drawn at random from
 // its upper half, so that waiters do not try at the same moments. None is below 1 ms.
 type Backoff struct {
-	// Min is the first pause; 0 means 2 ms.
-	Min time.Duration
-
-	// Max is the greatest pause, at least Min; 0 means 250 ms, or Min if that is more.
-	Max time.Duration
+	Min time.Duration // the first pause; 0 means 2 ms
+	Max time.Duration // the greatest, at least Min; 0 means 250 ms, or Min if that is more
 }
 
 // nthDelay returns the n-th pause, counting from 0.

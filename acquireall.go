@@ -16,14 +16,11 @@ import (
 //
 // The locks are acquired one after the other, sorted by name, so a caller never waits for a name
 // while it holds a greater one. If one is lost while AcquireAll waits for another, all are released
-// after that wait, and it begins anew.
+// after that wait, and it begins anew. When ctx ends or Wait is over, it returns when it has
+// released what it has got, as by [Lock.Release].
 //
-// The options are those of each lock. MaxHold counts from the grant of each; MaxAttempts counts for
-// each wait; NoRenew is refused ([ErrInvalid]). The names must differ, and there must be at least
-// one ([ErrInvalid]).
-//
-// When ctx ends or Wait is over, it returns when it has released what it has got, as by
-// [Lock.Release].
+// The options are those of each lock. MaxHold counts from the grant of each. MaxAttempts counts for
+// each wait. NoRenew is refused, and so are names that are not different, or none ([ErrInvalid]).
 //
 // Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
 // is held.
@@ -61,18 +58,17 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op 
 		return nil, opErrorAll("acquire", names, err)
 	}
 	defer c.activeCalls.Done()
-	limited := ctx
 	if options.Wait > 0 && op != opTry {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeoutCause(ctx, options.Wait, errWaited(options.Wait))
+		limited, cancel := context.WithTimeoutCause(ctx, options.Wait, errWaited(options.Wait))
 		defer cancel()
+		ctx = limited
 	}
 	options.Wait = 0 // of each
 	for {
 		var locks []*Lock
 		for i := 0; i < len(names) && err == nil; i++ {
 			var lock *Lock
-			if lock, err = (&lease{c: c, op: op, further: i > 0}).acquire(limited, names[i], &options); err == nil {
+			if lock, err = (&lease{c: c, op: op, further: i > 0}).acquire(ctx, names[i], &options); err == nil {
 				locks = append(locks, lock)
 			}
 		}
@@ -86,7 +82,7 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op 
 			}
 			err = opErrorAll("acquire", names, err)
 		}
-		forEachLock(len(locks), func(i int) { _ = locks[i].Release() })
+		_ = releaseEach(locks, (*Lock).Release)
 		if op == opTry || !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			return nil, err
 		}
@@ -94,23 +90,20 @@ func (c *Client) acquireAll(ctx context.Context, names []string, o *Options, op 
 	}
 }
 
-// maxParallel is how many requests of one call are in flight at once.
-const maxParallel = 64
-
-// forEachLock calls f for 0 to n-1, which each make a request for another lock, and returns when
-// all calls have returned. The calls are concurrent, so that a store can serve them in one round
-// trip.
-func forEachLock(n int, f func(i int)) {
+// releaseEach calls release for each of the holds, and joins the errors. The calls are concurrent,
+// so that a store can serve many in one round trip.
+func releaseEach[T any](holds []T, release func(T) error) error {
 	var group sync.WaitGroup
-	sem := make(chan struct{}, maxParallel)
-	for i := range n {
+	sem, errs := make(chan struct{}, 64), make([]error, len(holds))
+	for i, hold := range holds {
 		sem <- struct{}{}
 		group.Go(func() {
-			f(i)
+			errs[i] = release(hold)
 			<-sem
 		})
 	}
 	group.Wait()
+	return errors.Join(errs...)
 }
 
 // A LockSet is a handle on several locks that were acquired together, by [Client.AcquireAll]. It is
@@ -174,7 +167,7 @@ func (s *LockSet) Err() error {
 // its context.Cause; see [Lock.Context].
 func (s *LockSet) Context() context.Context {
 	_ = s.Err()
-	return s.makeContext()
+	return s.context()
 }
 
 // Release releases all locks, concurrently. The LockSet's context ends before the first of them is
@@ -187,7 +180,5 @@ func (s *LockSet) release(_ time.Duration, byDo bool) error {
 	s.c.mu.Lock()
 	s.endContext(&ErrReleased)
 	s.c.mu.Unlock()
-	errs := make([]error, len(s.locks))
-	forEachLock(len(s.locks), func(i int) { errs[i] = s.locks[i].release(0, byDo) })
-	return errors.Join(errs...)
+	return releaseEach(s.locks, func(l *Lock) error { return l.release(0, byDo) })
 }

@@ -20,8 +20,8 @@ import (
 // usually needs one for each store. Two goroutines of one Client exclude each other just as two
 // hosts do.
 //
-// A Client runs a goroutine for each request that it makes by itself: a renewal, of many locks, or a
-// release that is repeated. A context that is passed to it must not call it from its methods.
+// A Client runs a goroutine for each request that it makes by itself: a renewal, of many locks, or
+// a release that is repeated. A context that is passed to it must not call it from its methods.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -49,9 +49,6 @@ type Client struct {
 // starts no goroutine. A nil config means the defaults. If a field of config is out of bounds,
 // every method of the Client returns that error, which matches [ErrInvalid]. New panics if store is
 // nil.
-//
-// Each request waits for the store on the goroutine of its caller: the methods of the store must
-// return by the deadlines of their contexts, as those of this module do.
 func New(store driver.Store, config *Config) *Client {
 	if store == nil {
 		panic("holdfast: New: store is nil")
@@ -114,10 +111,10 @@ func (c *Client) ReleaseAll() error {
 	return c.releaseLeases(&ErrReleased)
 }
 
-// releaseLeases ends the contexts of all locks with the reason end, and releases them. A lease with
+// releaseLeases ends the contexts of all locks with the reason, and releases them. A lease with
 // work under Do lasts until the Do releases it, or until its deadline: it is not renewed any more.
 // releaseLeases waits for these, and for leases that another call is releasing.
-func (c *Client) releaseLeases(end *error) error {
+func (c *Client) releaseLeases(reason *error) error {
 	var idle, others []*lease
 	c.mu.Lock()
 	now := c.clock.now()
@@ -127,36 +124,32 @@ func (c *Client) releaseLeases(end *error) error {
 			continue
 		case works && l.isHeld():
 			l.locks = slices.DeleteFunc(l.locks, func(lock *Lock) bool {
-				lock.endContext(end)
+				lock.endContext(reason)
 				return !lock.working
 			})
 			l.state = winding
 			l.lookAt(now, l.due)
 		case l.isHeld():
-			l.end(end)
+			l.end(reason)
 			idle = append(idle, l)
 			continue
 		}
 		others = append(others, l)
 	}
 	c.mu.Unlock()
-	errs := make([]error, len(idle))
-	forEachLock(len(idle), func(i int) {
+	errs := []error{releaseEach(idle, func(l *lease) error {
 		c.mu.Lock()
-		errs[i] = idle[i].giveBack(0, false)
-	})
+		return l.giveBack(0, false)
+	})}
 	for _, l := range others {
 		errs = append(errs, l.awaitFinish())
 	}
 	return errors.Join(errs...)
 }
 
-// errReleasedByClose is the end reason of a lease that Close has released.
-var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClosed)
-
-// Locks returns the locks that the Client holds at this moment, sorted by name: one for each hold,
-// also for one that was adopted, belongs to a [LockSet], or runs work under Do. They are further
-// handles on the same holds: releasing one releases the lock that the earlier call returned.
+// Locks returns the locks that the Client holds at this moment, sorted by name: for each hold the
+// Lock of its acquisition, of a Reentrant hold the first that was not released. Those that were
+// adopted, belong to a [LockSet], or have work under Do are among them.
 func (c *Client) Locks() []*Lock {
 	var locks []*Lock
 	c.mu.Lock()
@@ -189,7 +182,8 @@ func (c *Client) Close() error {
 	c.activeCalls.Add(1) // for what ends a lease, as long as there are leases that have not ended
 	c.mu.Unlock()
 
-	err := c.releaseLeases(&errReleasedByClose)
+	reason := fmt.Errorf("%w: the client was %w", ErrReleased, ErrClosed)
+	err := c.releaseLeases(&reason)
 	if t := c.schedule.timer; t != nil && t.Stop() {
 		c.activeCalls.Done() // checkLeases is not called any more.
 	}
@@ -268,7 +262,7 @@ func defaultHolder() string {
 //	import _ "github.com/holdfast-go/holdfast/filestore"
 //
 // The package comment of each store lists what a URL may contain. A scheme or a parameter that is
-// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]; Closing the
+// not known, and a config that is out of bounds, is an error that matches [ErrInvalid]. Closing the
 // Client closes the store.
 func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
@@ -296,9 +290,9 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	return c, nil
 }
 
-// suspendedTime returns for how long this machine has been suspended since it was booted. It is nil
-// where the system does not tell, other than Linux: a lock may look younger than it is there after a
-// suspend; the store, and the fencing token, are not misled.
+// suspendedTime returns for how long this machine has been suspended since it was booted. Other
+// systems than Linux do not tell, and it is nil: after a suspend a lock may look younger than it is
+// there. The store and the fencing token are not misled.
 var suspendedTime func() time.Duration
 
 // A clock measures the time since its client was made, that of suspends included, at a rate that
@@ -310,8 +304,8 @@ type clock struct {
 	useBootClock  bool          // suspends count: other processes measure time, too
 }
 
-// now returns the reading of this moment. A suspend takes longer than a millisecond; what is shorter
-// comes from the reading of two clocks one after the other.
+// now returns the reading of this moment. A suspend takes longer than a millisecond. What is
+// shorter comes from the reading of two clocks one after the other.
 func (c *clock) now() time.Duration {
 	if c.useBootClock {
 		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {

@@ -62,10 +62,8 @@ func (s *LockSet) Do(ctx context.Context, work func(context.Context) error) erro
 	return runLocked(ctx, setKey{}, s, s.locks, work)
 }
 
-type (
-	lockKey struct{}
-	setKey  struct{}
-)
+type lockKey struct{} // of the value of a context
+type setKey struct{}
 
 // A heldLock is a Lock or a LockSet.
 type heldLock interface {

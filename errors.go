@@ -34,24 +34,18 @@ var (
 	// not show whether the lock is held.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrUnsupported: this store cannot do what was requested.
-	ErrUnsupported = driver.ErrUnsupported
-
-	// ErrInvalid: an argument is out of bounds.
-	ErrInvalid = driver.ErrInvalid
+	ErrUnsupported = driver.ErrUnsupported // the store cannot do what was requested
+	ErrInvalid     = driver.ErrInvalid     // an argument is out of bounds
+	ErrClosed      = driver.ErrClosed      // the Client or its store has been closed
 
 	// ErrCorrupt: the store's data of this lock is damaged, and a person has to repair it. The
 	// error names the place.
 	ErrCorrupt = driver.ErrCorrupt
-
-	// ErrClosed: the client or its store has been closed.
-	ErrClosed = driver.ErrClosed
 )
 
 // Reasons of a [LostError], for errors.Is.
 var (
-	// ErrExpired: the time for which the store had promised the lock was over before a renewal was
-	// confirmed.
+	// ErrExpired: no renewal was confirmed before the deadline.
 	ErrExpired = errors.New("it was not renewed in time")
 
 	// ErrTaken: the store does not have the lock for this holder any more: it expired there, was
@@ -71,8 +65,7 @@ var (
 
 // A HeldError describes the holder of a lock that could not be acquired. It matches ErrHeld.
 type HeldError struct {
-	// Record describes the hold, as far as the store knows it. Its Name is always set. Like every
-	// Record it is a picture of the past.
+	// Record describes the hold, as far as the store knows it. Its Name is always set.
 	Record Record
 
 	// Self reports that this very Client holds the lock, by another goroutine or by the calling

@@ -50,24 +50,16 @@ type Event struct {
 	Token  int64  // the fencing token, from EventAcquired or EventJoined on
 	Op     string // the request of an EventRequest: "acquire", "renew", "release", "lookup", "break"
 
-	// Took is how long the acquisition, the wait, the release or the request has taken.
-	Took time.Duration
-
-	// Held is how long the lock was held.
-	Held time.Duration
+	Took time.Duration // how long the acquisition, wait, release or request has taken
+	Held time.Duration // how long the lock was held
 
 	// Left is how long the lock is still held without a further renewal; for EventRenewed by the
 	// deadline that was in force before; for EventKept how long the name stays taken.
 	Left time.Duration
 
-	// TTL is the time for which the store had promised the lock, of which Left is the rest.
-	TTL time.Duration
-
-	// By is the holder that is waited for, nil if the event is not EventWaiting.
-	By *Record
-
-	// Err is why the event is not a success.
-	Err error
+	TTL time.Duration // for which the store had promised the lock; Left is the rest of it
+	By  *Record       // the holder that is waited for; nil except for EventWaiting
+	Err error         // why the event is not a success
 }
 
 // An EventKind is what has happened, in words.

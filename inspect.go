@@ -96,9 +96,6 @@ func (c *Client) Break(ctx context.Context, name string, token int64) ([]Record,
 	return records, err
 }
 
-// pingTTL bounds how long the name of a Ping stays taken if its release is not applied.
-const pingTTL = 10 * time.Second
-
 // Ping reports whether the store can be used for locks at this moment, for readiness probes. It
 // acquires a lock that no other caller uses and releases it: of the requests that every store has,
 // only this one fails on a read-only replica, without the right to write, and without a quorum. The
@@ -107,8 +104,7 @@ const pingTTL = 10 * time.Second
 // nothing.
 //
 // Ping makes two requests, and returns within two of Config.RequestTimeout, also if ctx is canceled
-// before. It does not wait and does not repeat: after an error its lock may stay for 10 s. It does
-// not show whether a certain lock is free.
+// before. It repeats nothing: after an error its lock may stay for 10 s.
 //
 // Errors: [ErrUnavailable] with the reason, joined with ctx.Err() if ctx ended before the store had
 // answered; [ErrUnsupported], [ErrInvalid], [ErrCorrupt], [ErrClosed].
@@ -118,7 +114,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return fmt.Errorf("holdfast: ping: %w", err)
 	}
 	defer c.activeCalls.Done()
-	req := driver.Request{Name: c.config.Prefix + name, Owner: rand.Text(), Holder: c.config.Holder, TTL: pingTTL}
+	req := driver.Request{Name: c.config.Prefix + name, Owner: rand.Text(), Holder: c.config.Holder, TTL: 10 * time.Second}
 	res, err := request(c, ctx, "acquire", c.config.RequestTimeout, func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})

@@ -87,8 +87,7 @@ type lease struct {
 	further     bool // AcquireAll has got another before: the store is up
 	waitEmitted bool // the hooks know that it waits
 	wake        chan struct{}
-
-	ownLock [1]*Lock // the memory of locks
+	ownLock     [1]*Lock // the memory of locks
 }
 
 // A tokenBlock is the consecutive tokens of a grant.

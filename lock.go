@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,7 @@ func (l *Lock) Token() int64 {
 }
 
 // Holder returns the public name under which the lock is held: that of the Client, but of an
-// adopted lock that of the Client which acquired it ("" if the store does not know it).
+// adopted lock that of the Client which acquired it.
 func (l *Lock) Holder() string {
 	if t := l.lease.ticket; t != nil {
 		return t.Holder
@@ -103,7 +104,7 @@ func (l *Lock) Err() error {
 // timer ends it, so the end may come a moment late after a pause of the process; see [Lock.Err].
 func (l *Lock) Context() context.Context {
 	_ = l.Err() // It ends the context if the deadline has passed.
-	return l.makeContext()
+	return l.context()
 }
 
 // Extend makes the lock last at least until d from now, as the store counts it; it never shortens.
@@ -215,14 +216,15 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 	return l.release(d, false)
 }
 
-// A lockContext holds the context of a handle, and the functions to call when it ends, which is in
-// the step that ends the hold. Client.mu guards the fields.
+// A lockContext is the context of a handle, which is made when it is asked for. It ends in the step
+// that ends the hold.
 type lockContext struct {
 	c         *Client
 	valuesCtx context.Context       // the context of the acquisition, for its values
 	endReason atomic.Pointer[error] // nil before the end
+	made      sync.Once
 	ctx       context.Context
-	cancels   []context.CancelCauseFunc // called at the end: of ctx, of work of Do, of a LockSet
+	cancels   []context.CancelCauseFunc // of ctx, of work of Do, of a LockSet; Client.mu guards them
 }
 
 // contextErr returns the reason of the end, nil before.
@@ -252,16 +254,12 @@ func (lc *lockContext) cancelWith(cancel context.CancelCauseFunc) {
 	}
 }
 
-// makeContext returns the context of the handle.
-func (lc *lockContext) makeContext() context.Context {
-	lc.c.mu.Lock()
-	defer lc.c.mu.Unlock()
-	if lc.ctx == nil {
+// context returns the context of the handle.
+func (lc *lockContext) context() context.Context {
+	lc.made.Do(func() {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(lc.valuesCtx))
-		lc.ctx, lc.cancels = ctx, append(lc.cancels, cancel)
-		if reason := lc.contextErr(); reason != nil {
-			cancel(reason)
-		}
-	}
+		lc.ctx = ctx
+		lc.cancelWith(cancel)
+	})
 	return lc.ctx
 }

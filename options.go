@@ -22,11 +22,10 @@ type Options struct {
 	// renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means Config.TTL. Below a
 	// second, a busy machine or network may lose the lock. A lock that was waited for in the queue
 	// of a store has a shorter lease until its first renewal, 5 s at most (20 s in files), unless
-	// NoRenew or Detached is set.
+	// NoRenew, Detached or MaxHold is set.
 	TTL time.Duration
 
 	// Wait bounds how long Acquire waits for the lock; 0 means as long as its context allows.
-	// TryAcquire does not use it.
 	Wait time.Duration
 
 	// MaxHold ends the hold that long after the acquisition: renewal stops, and the lock is lost
@@ -34,9 +33,8 @@ type Options struct {
 	MaxHold time.Duration
 
 	// MaxAttempts ends Acquire after the store has answered that many times that the lock is held;
-	// 0 means no limit. Such an Acquire has no place in the queue of the store. Between two
-	// attempts it waits for a pause of Config.Backoff, or until the holder's time ends if that is
-	// sooner.
+	// 0 means no limit. Such an Acquire has no place in the queue of the store. Between attempts it
+	// waits for a pause of Config.Backoff, or less if the holder's time ends or the store notifies.
 	MaxAttempts int
 
 	// Metadata is shown to everybody with access to the store: at most driver.MaxMetadataEntries
@@ -53,7 +51,7 @@ type Options struct {
 	// force. Goroutines that share a hold do not exclude each other. It excludes Shared and Limit.
 	Reentrant bool
 
-	// Detached makes a hold that outlives the process, on stores too that free the locks of a
+	// Detached makes a hold that outlives the process, also on stores that free the locks of a
 	// process that has ended: it ends by Release, Break or its TTL alone. Only such a lock can be
 	// handed to another process: see [Lock.HandOver].
 	Detached bool
@@ -83,14 +81,9 @@ type Config struct {
 	// that programs can share a store.
 	Prefix string
 
-	// TTL is that of locks whose Options have none; 0 means DefaultTTL.
-	TTL time.Duration
-
-	// Metadata is that of locks whose Options have none (nil).
-	Metadata map[string]string
-
-	// Backoff paces the attempts of waiters where the store does not notify them.
-	Backoff Backoff
+	TTL      time.Duration     // of locks whose Options have none; 0 means DefaultTTL
+	Metadata map[string]string // of locks whose Options have none (nil)
+	Backoff  Backoff           // between attempts where the store does not notify waiters
 
 	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means 3 s.
 	// Renewals have a shorter bound if the TTL requires it.
@@ -115,8 +108,7 @@ type Config struct {
 	// acquisitions that begin to wait at level Debug. nil logs nothing.
 	Logger *slog.Logger
 
-	// Hooks are called as things happen, for metrics and traces.
-	Hooks Hooks
+	Hooks Hooks // for metrics and traces
 }
 
 // limit returns the Limit of the request: 0 for an exclusive lock.

@@ -18,10 +18,6 @@ const (
 	// A renewal that is due within TTL/batchWindow is sent with one that is due now. So the locks
 	// of a Client are soon renewed together, by one request in TTL/3.
 	batchWindow = 6
-
-	// suspendCheck is the interval at which the clock is read while locks are held, since timers do
-	// not count the time of a suspend.
-	suspendCheck = time.Second
 )
 
 // checkLeases renews the holds that are due, and ends those past their deadline. A hold that is
@@ -71,10 +67,10 @@ func (c *Client) checkLeases() {
 // checkBy sets the timer that calls checkLeases, unless it fires by due. The caller holds c.mu.
 func (c *Client) checkBy(now, due time.Duration) {
 	s := &c.schedule
-	if c.clock.useBootClock {
-		due = min(due, now+suspendCheck)
+	if c.clock.useBootClock { // The timer does not count the time of a suspend.
+		due = min(due, now+time.Second)
 	}
-	if now < s.nextCheck && s.nextCheck <= due { // In a suspend the timer falls behind.
+	if now < s.nextCheck && s.nextCheck <= due {
 		return
 	}
 	if s.nextCheck = due; s.timer == nil {

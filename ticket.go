@@ -42,12 +42,6 @@ type ticketFields struct {
 	Left time.Duration `json:"left_ns,omitempty"`
 }
 
-// encode returns the ticket.
-func (f *ticketFields) encode() Ticket {
-	data, _ := json.Marshal(f) // Strings and numbers can be encoded.
-	return ticketPrefix + Ticket(base64.RawURLEncoding.EncodeToString(data))
-}
-
 // decode returns the contents of the ticket.
 func (t Ticket) decode() (*ticketFields, error) {
 	code, ok := strings.CutPrefix(string(t), ticketPrefix)
@@ -108,12 +102,11 @@ func (l *Lock) HandOver() (Ticket, error) {
 	lease.finish(nil)
 	c.mu.Unlock()
 	lease.emit(Event{Kind: EventHandedOver, Held: c.clock.now() - lease.since})
-	fields := ticketFields{
+	data, _ := json.Marshal(ticketFields{ // Strings and numbers can be encoded.
 		Name: lease.name, Owner: lease.owner, Token: lease.tokens.own, TTL: lease.options.TTL,
-		Holder: l.Holder(), Limit: lease.options.limit(), Metadata: lease.options.Metadata,
-		Left: lease.longest,
-	}
-	return fields.encode(), nil
+		Holder: l.Holder(), Limit: lease.options.limit(), Metadata: lease.options.Metadata, Left: lease.longest,
+	})
+	return ticketPrefix + Ticket(base64.RawURLEncoding.EncodeToString(data)), nil
 }
 
 // Adopt makes a handle on the hold that a ticket stands for. Another Client has acquired that hold,
@@ -121,17 +114,15 @@ func (l *Lock) HandOver() (Ticket, error) {
 // compares its token with that of the ticket; then this Client renews the hold as its own, and its
 // Release ends it. The deadline counts from the moment before that renewal was sent.
 //
-// If the hold of the ticket is over, the error matches [ErrNotHeld]; nothing is acquired and
-// nothing is released then, whichever process has the lock by that time.
+// If the hold of the ticket is over, the error matches [ErrNotHeld]. Nothing is acquired or released
+// then, whoever has the lock by that time.
 //
 // Adopt does not check whether the ticket was adopted before: every process that has the ticket can
 // adopt it, and then shares the hold. Other acquisitions of the name by this Client, in progress or
 // later, wait for the end of the hold as those of any other Client do.
 //
 // Of the options, TTL (0 means that of the ticket), MaxHold and NoRenew are used. MaxHold counts
-// from the adoption.
-//
-// Adopt keeps trying while the store does not answer, as Acquire does, within ctx.
+// from the adoption. While the store does not answer, Adopt keeps trying within ctx, as Acquire.
 //
 // Errors: ErrNotHeld; [ErrInvalid] if it is no ticket, or one of a name that does not begin with
 // the Client's prefix; [ErrUnavailable], [ErrUnsupported], [ErrClosed]. After an error the hold
@@ -156,6 +147,3 @@ func (c *Client) Adopt(ctx context.Context, ticket Ticket, o *Options) (*Lock, e
 	options.Shared, options.Limit = fields.Limit == driver.Shared, fields.Limit%driver.Shared
 	return (&lease{c: c, op: opAdopt, ticket: fields}).acquire(ctx, name, &options)
 }
-
-// errTicketExpired is the error for a ticket if its lease is over.
-var errTicketExpired = fmt.Errorf("%w: the hold of this ticket is over, or in another store", ErrNotHeld)
