@@ -106,7 +106,7 @@ type sentRequest struct {
 // reason if an outcome is unknown.
 func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lease) error {
 	reqs := make([]driver.RenewRequest, len(leases))
-	requests := make([]sentRequest, len(leases))
+	sentRequests := make([]sentRequest, len(leases))
 	timeout := c.config.RequestTimeout
 	c.mu.Lock()
 	sent := c.clock.now()
@@ -118,7 +118,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		case l.state > held, l.state == held && l.options.NoRenew && d == 0:
 			asked = driver.MinTTL
 		}
-		requests[i] = sentRequest{l, l.state, sent, asked, l.confirmed, l.look}
+		sentRequests[i] = sentRequest{l, l.state, sent, asked, l.confirmed, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look, l.longest = noLook, max(l.longest, asked)
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -132,7 +132,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 	}
 	var unknown error
 	var applied sync.WaitGroup
-	for i := range requests {
+	for i := range sentRequests {
 		var entry driver.Entry
 		if i < len(entries) {
 			entry = entries[i]
@@ -141,7 +141,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 			unknown = storeError(ctx, err)
 		}
 		// A slow hook or log handler delays its own lock only.
-		applied.Go(func() { requests[i].settle(entry, err) })
+		applied.Go(func() { sentRequests[i].settle(entry, err) })
 	}
 	applied.Wait()
 	return unknown
