@@ -60,9 +60,6 @@ func TestWorlds(t *testing.T) {
 			found := ""
 			for end := seed + uint64(test.worlds); seed < end && found == ""; seed++ {
 				w := &world{seed: seed, bug: test.bug, holds: map[string][]worldHold{}}
-				if w.bug == nil {
-					w.bug = func(any) {}
-				}
 				synctest.Test(t, func(t *testing.T) { w.run(t, test.nodes) })
 				found = w.found.String()
 			}
@@ -158,15 +155,17 @@ func (w *world) check(call string, err error) bool {
 	return err == nil
 }
 
-// relied notes a hold or a keep that somebody has relied on.
-func (w *world) relied(name string, token int64, o *holdfast.Options, from, to, deadline time.Time) {
+// relied notes holds or a keep that somebody has relied on.
+func (w *world) relied(tokens map[string]int64, o *holdfast.Options, from, to, deadline time.Time) {
 	limit := max(o.Limit, 1)
 	if o.Shared {
 		limit = driver.Shared
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.holds[name] = append(w.holds[name], worldHold{token, limit, from, to, deadline})
+	for name, token := range tokens {
+		w.holds[name] = append(w.holds[name], worldHold{token, limit, from, to, deadline})
+	}
 }
 
 // compare looks whether holds of a name were together that do not tolerate each other, or had
@@ -244,7 +243,9 @@ func (p *player) newClient() *holdfast.Client {
 		net := faultstore.Wrap(node)
 		setAll(net, network)
 		net.Set(faultstore.Notice, network)
-		net.Bend(p.bug)
+		if p.bug != nil {
+			net.Bend(p.bug)
+		}
 		far = append(far, net)
 	}
 	store := far[0]
@@ -334,8 +335,9 @@ func (p *player) play() {
 			p.violate("a Wait of %v took %v", o.Wait, took)
 		}
 		if p.check("Acquire", err) {
-			p.use(lock, map[string]int64{name: lock.Token()}, o)
-			p.giveUp(lock, o)
+			tokens := map[string]int64{name: lock.Token()}
+			p.use(lock, tokens, o)
+			p.giveUp(lock, tokens, o)
 		}
 	}
 }
@@ -350,12 +352,7 @@ func (p *player) use(locks interface {
 	Release() error
 }, tokens map[string]int64, o *holdfast.Options) {
 	from := time.Now()
-	relied := func(to time.Time) {
-		for name, token := range tokens {
-			p.relied(name, token, o, from, to, locks.Deadline())
-		}
-	}
-	context.AfterFunc(locks.Context(), func() { relied(time.Now()) })
+	context.AfterFunc(locks.Context(), func() { p.relied(tokens, o, from, time.Now(), locks.Deadline()) })
 	work := func(ctx context.Context) error {
 		p.sleep(3*time.Second, locks.Context())
 		if lock, ok := locks.(*holdfast.Lock); ok && p.IntN(3) == 0 {
@@ -366,7 +363,7 @@ func (p *player) use(locks interface {
 			p.check("Release in the work", locks.Release())
 			p.check("a second Do", locks.Do(ctx, nothing))
 			p.sleep(time.Second, p.ctx)
-			relied(time.Now().Add(min(0, time.Until(locks.Deadline()))))
+			p.relied(tokens, o, from, time.Now().Add(min(0, time.Until(locks.Deadline()))), locks.Deadline())
 		}
 		return nil
 	}
@@ -378,21 +375,21 @@ func (p *player) use(locks interface {
 }
 
 // giveUp gives a lock up in one of the ways there are.
-func (p *player) giveUp(lock *holdfast.Lock, o *holdfast.Options) {
+func (p *player) giveUp(lock *holdfast.Lock, tokens map[string]int64, o *holdfast.Options) {
 	switch way := p.IntN(10); {
 	case way == 0 && o.NoRenew && !o.Reentrant: // It expires.
 		return
 	case way < 3:
 		d, began := max(p.upTo(worldTTL), driver.MinTTL), time.Now()
 		if p.check("ReleaseKeep", lock.ReleaseKeep(d)) {
-			p.relied(lock.Name(), lock.Token(), o, time.Now(), began.Add(d), time.Time{})
+			p.relied(tokens, o, time.Now(), began.Add(d), time.Time{})
 		}
 	case way < 6 && o.Detached:
 		if ticket, err := lock.HandOver(); p.check("HandOver", err) {
 			p.sleep(time.Second, p.ctx)
 			adopted, err := p.clients[p.IntN(len(p.clients))].Load().Adopt(p.ctx, ticket, nil)
 			if p.check("Adopt", err) {
-				p.use(adopted, map[string]int64{lock.Name(): lock.Token()}, o)
+				p.use(adopted, tokens, o)
 				lock = adopted
 			}
 		}

@@ -33,11 +33,8 @@ var (
 // holdfast tries again, for as long as its own bound allows. A single attempt does so for After up
 // to 250 ms, and for a request timeout at most.
 type RetryError struct {
-	// Err is the reply of the server. It must not be nil.
-	Err error
-
-	// After is how long it will take until the server can serve the request; 0 if not known.
-	After time.Duration
+	Err   error         // the reply of the server, never nil
+	After time.Duration // until the server can serve the request; 0 if not known
 }
 
 func (e *RetryError) Error() string {

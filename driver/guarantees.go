@@ -2,13 +2,11 @@ package driver
 
 import "time"
 
-// Guarantees are what a store promises. What is not claimed it refuses. What no field names
+// Guarantees are what a store promises. It refuses what it does not claim. What no field names
 // (Lookup, List, Break, Detached, Metadata) it does or refuses.
 type Guarantees struct {
-	Store string // the kind of store in a word, for messages and logs: "memory"
-
-	// Fencing means that every grant has a token, as the package comment describes.
-	Fencing bool
+	Store   string // the kind of store in a word, for messages and logs: "memory"
+	Fencing bool   // every grant has a token, as the package comment describes
 
 	// Queue means that Request.Place makes a place, and that the places of all clients are served
 	// in order. A store without it may keep waiting requests out of order, or none.
@@ -31,8 +29,8 @@ type Guarantees struct {
 	// role moves to another machine.
 	Crash, Restart, Failover Fate
 
-	// InProcess means that the store is in the memory of this process and answers at once. Package
-	// holdfast then sends requests without a deadline.
+	// InProcess means that the store is in the memory of this process and answers at once. The
+	// requests of package holdfast have no deadline then.
 	InProcess bool
 }
 
