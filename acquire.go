@@ -178,8 +178,8 @@ func (l *lease) run() error {
 	return nil
 }
 
-// ask requests an entry for a new owner. The reading sent is not after the sending. If the lease can
-// be passed on to the line, the entry gets tokens for that.
+// ask requests an entry for a new owner. The reading sent is not after the sending. If the lease
+// can be passed on to the line, the entry gets tokens for that.
 func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	c, o, q := l.c, &l.options, l.queue
 	r := sentRequest{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}
@@ -332,8 +332,8 @@ func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 	l.restart(now+pause, true)
 }
 
-// soon bounds the pause after a failed request of a place or a single attempt, and how long a server
-// may have a single attempt wait. It is the least timeout of a renewal, where the TTL allows that.
+// soon bounds the pause after a failed request of a place or a single attempt, and how long a
+// server may have a single attempt wait. A renewal has no shorter timeout, if the TTL allows that.
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until

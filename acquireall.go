@@ -20,7 +20,7 @@ import (
 // released what it has got, as by [Lock.Release].
 //
 // The options are those of each lock. MaxHold counts from the grant of each. MaxAttempts counts for
-// each wait. NoRenew is refused, and so are names that are not different, or none ([ErrInvalid]).
+// each wait. NoRenew, a name that is given twice, and no names are refused ([ErrInvalid]).
 //
 // Errors are those of [Client.Acquire] for the name that could not be acquired. After an error none
 // is held.

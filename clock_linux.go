@@ -15,7 +15,8 @@ func init() {
 	}
 }
 
-// readClock returns the time of a clock of the kernel, or 0: the monotonic clock then decides alone.
+// readClock returns the time of a clock of the kernel. Without one it is 0, and no time passes in
+// suspends.
 func readClock(id uintptr) time.Duration {
 	var now syscall.Timespec
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&now)), 0)

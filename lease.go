@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. A store outside
-	// of the process that ends what a dead process has left has maxFreedPlace in its stead: only a
-	// waiter that hangs delays others there, and fewer renewals cost less.
+	// maxPlaceTTL bounds how long the place of a dead waiter delays those behind it. It is
+	// maxFreedPlace where a store outside of the process ends what a dead process has left: only a
+	// waiter that hangs delays others there, and each renewal costs processes that wait.
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
 
@@ -195,9 +195,9 @@ func (l *lease) awaitFinish() error {
 	return l.result
 }
 
-// giveBack releases a hold that its holder has ended, or with pass perhaps passes it on. It finishes
-// the lease and reports the end. With keepUntil, a reading of the clock, the name stays taken until
-// then. The caller holds c.mu, which giveBack unlocks.
+// giveBack releases a hold that its holder has ended, or with pass passes it on if that is safe. It
+// finishes the lease and reports the end. With keepUntil, a reading of the clock, the name stays
+// taken until then. The caller holds c.mu, which giveBack unlocks.
 //
 // The next caller in line gets a lease under its next token, without a request, in the local turn,
 // which lasts Config.LocalTurn from the grant of the store. After it all Clients compete at the
@@ -262,9 +262,9 @@ func (l *lease) releaseInBackground(keepUntil time.Duration, unanswered bool) {
 }
 
 // sendReleases sends releases for an owner of the lease until one is answered, or for patience
-// after the first. Once stop is closed, it goes on for a request timeout at most. An Acquire that is
-// unanswered may arrive after a release that found nothing: the releases for it go on until stop,
-// whatever the store answers. It returns ErrTaken if the store did not have the entry any more.
+// after the first. Once stop is closed, it goes on for a request timeout at most. An Acquire that
+// is unanswered may arrive after a release that found nothing: the releases for it go on until
+// stop, whatever the store answers. It returns ErrTaken if the store had the entry no more.
 func (l *lease) sendReleases(owner string, keepUntil, patience time.Duration, stop <-chan struct{}, unanswered bool) error {
 	c := l.c
 	var until time.Duration

@@ -9,7 +9,7 @@ import (
 // for an exclusive lock behind one of them, the head. They are served first come, first served. The
 // head stays in front until its release has returned. Shared and limited callers are in no line:
 // each has an entry in the store. Nor is a call without a place: a single attempt, one with
-// MaxAttempts, an adoption. One that gets the lock exclusively is the head, if there is none.
+// MaxAttempts, an adoption. One that has the lock exclusively becomes the head, if there is none.
 type nameQueue struct {
 	leases     []*lease
 	head       *lease        // one of the leases; nil if there is none

@@ -375,8 +375,8 @@ func TestMaxHoldOfAGrantByNotice(t *testing.T) {
 	})
 }
 
-// Calls of Extend that fail, or for less than the TTL, leave the automatic renewal where it is, also
-// if they overlap.
+// Calls of Extend that fail, or for less than the TTL, leave the automatic renewal where it is,
+// also if they overlap.
 func TestExtendsAndAutomaticRenewal(t *testing.T) {
 	for answer, d := range map[time.Duration]time.Duration{5 * ms: time.Minute, 80 * ms: 100 * ms} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
