@@ -58,12 +58,12 @@ func TestBreakBesideRenewals(t *testing.T) {
 		lasting, other := acquire(t, c, "a", shared), acquire(t, c, "a", shared)
 		extended := make(chan struct{})
 		go func() {
-			for range 100 {
+			for range 2000 {
 				noErr(t, lasting.Extend(ctx, time.Minute))
 			}
 			close(extended)
 		}()
-		for range 100 {
+		for range 2000 {
 			noErr(t, failure(c.Break(ctx, "a", other.Token())))
 			other = acquire(t, c, "a", shared)
 		}
