@@ -383,6 +383,31 @@ func TestExhaustedPooler(t *testing.T) {
 	}
 }
 
+// Behind a pooler no statement runs in the place of another one, whichever mode the pool has.
+func TestModesBehindPooler(t *testing.T) {
+	t.Parallel()
+	url := servers.StartPgBouncer(t, pgtest.Postgres(), "default_pool_size=1").URL("postgres")
+	const mode = "default_query_exec_mode=describe_exec"
+	opts := &Options{Schema: newSchema(t)}
+	for _, s := range []*Store{New(pgtest.OpenPool(t, url, mode), opts), NewDB(pgtest.OpenSQL(t, url, mode), opts)} {
+		t.Cleanup(func() { _ = s.Close() })
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if _, err := s.Lookup(t.Context(), "name"); err != nil {
+					t.Errorf("Lookup: %v", err)
+				}
+			})
+			all.Go(func() {
+				for _, err := range s.List(t.Context(), "") {
+					t.Errorf("List: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 // Close does not wait for a server that does not answer.
 func TestHungNetwork(t *testing.T) {
 	t.Parallel()

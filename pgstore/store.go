@@ -120,6 +120,9 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 			}
 			*next = *conn.Conn().Config()
 			next.OnNotification = nil
+			if next.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec { // See New.
+				next.DefaultQueryExecMode = pgx.QueryExecModeExec
+			}
 			return nil
 		})
 	}
