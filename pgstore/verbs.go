@@ -18,22 +18,21 @@ import (
 )
 
 const (
-	// maxBatch is the maximum size of a batch. Its results are visible when all of it is committed.
+	// maxBatch is the greatest number of calls in a batch. All wait for its one commit.
 	maxBatch = 128
 
 	// batchTimeout bounds a batch. After that its outcome is unknown.
 	batchTimeout = 3*time.Second + graceTime
 
-	// batchDelay is how long a batch holds up changes of other names. It is longer than a busy
-	// server and its disk take, and less than anybody notices when a connection hangs.
+	// batchDelay is how long a batch holds up the calls of other names. It is longer than a
+	// busy server and its disk take, and short enough to go unnoticed if a connection hangs.
 	batchDelay = 50 * time.Millisecond
 
-	// pageSize is how many names a List fetches at once. No connection is kept while the caller
-	// processes them.
+	// pageSize is how many names a List fetches at once. It keeps no connection between pages.
 	pageSize = 1000
 )
 
-// A call is one of a verb, with its answer or an error.
+// A call is an Acquire, a Renew or a Release of one name, with its answer or an error.
 type call struct {
 	name, owner string
 	req         driver.Request // of an Acquire
@@ -43,7 +42,7 @@ type call struct {
 	err         error
 }
 
-// An answer is that of the server to a call.
+// An answer is what the server returns for a call.
 type answer struct {
 	Item    int    // the number of the call, from 1
 	Outcome string // "" if there is no answer
@@ -52,7 +51,7 @@ type answer struct {
 	Told    []string // whom to notify
 }
 
-// column returns a value of each call.
+// column returns the array of one value of each call.
 func column[T any](calls []*call, value func(c *call) T) []T {
 	values := make([]T, len(calls))
 	for i, c := range calls {
@@ -94,10 +93,12 @@ func releaseArgs(calls []*call) []any {
 	return []any{column(calls, nameOf), column(calls, ownerOf), column(calls, timeOf)}
 }
 
-// send makes calls in one statement. What that leaves of them is for a second one, in a transaction
-// of its own: so none waits for a row while it has locked another out of order. The last argument
-// tells which of the two it is.
+// send makes calls in one statement, in the order of their names. The calls that have no answer
+// then are made in a second statement, whose transaction has locked no row yet: so none waits for a
+// row while it has locked another one out of order. The last argument says whether it is the
+// second.
 func (s *Store) send(ctx context.Context, from source, text string, calls []*call, args func(calls []*call) []any) error {
+	calls = slices.SortedStableFunc(slices.Values(calls), func(c, d *call) int { return strings.Compare(c.name, d.name) })
 	for _, rest := range []bool{false, true} {
 		if len(calls) == 0 {
 			return nil
@@ -110,7 +111,7 @@ func (s *Store) send(ctx context.Context, from source, text string, calls []*cal
 			calls[a.Item-1].answer = a
 			s.tell(a.Told)
 		}
-		calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.answer.Outcome != "" })
+		calls = slices.DeleteFunc(calls, func(c *call) bool { return c.answer.Outcome != "" })
 	}
 	if len(calls) > 0 {
 		return errors.New("another transaction has locked the row")
@@ -122,12 +123,11 @@ func (s *Store) send(ctx context.Context, from source, text string, calls []*cal
 // then makes its call alone, so that a row that another transaction has locked holds up no other.
 var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
 
-// newQueue returns a queue of calls that are sent together, one batch at a time unless one hangs:
-// the commit is what costs, and it gathers.
+// newQueue returns a queue of calls that are sent together, one batch at a time unless one hangs: a
+// batch has one commit, which is most of its cost, and calls gather while it lasts.
 func (s *Store) newQueue(text string, args func(calls []*call) []any) *batch.Queue[*call] {
 	return &batch.Queue[*call]{
 		Send: func(ctx context.Context, calls []*call) {
-			slices.SortStableFunc(calls, func(c, d *call) int { return strings.Compare(c.name, d.name) })
 			err := s.send(ctx, s.acquire, text, calls, args)
 			if driver.IsNotApplied(err) && len(calls) > 1 {
 				err = errNotTogether
@@ -148,15 +148,15 @@ func (s *Store) newQueue(text string, args func(calls []*call) []any) *batch.Que
 	}
 }
 
-// do makes a call in a batch, or alone if that was undone. A call that is sent is awaited for
-// graceTime beyond the deadline of ctx, canceled or not, so that the release that follows does not
-// overtake it.
+// do makes a call in a batch, or alone if the batch was undone. It awaits a call that is sent until
+// graceTime after the deadline of ctx, even if ctx is canceled, so that the release that follows
+// does not overtake the call.
 func do(ctx context.Context, queue *batch.Queue[*call], c *call) error {
 	ctx, cancel := withGrace(ctx)
 	defer cancel()
 	switch err := queue.Do(ctx, c); {
 	case errors.Is(err, batch.ErrNotSent):
-		return driver.NotApplied(err)
+		return err
 	case err != nil:
 		return fmt.Errorf("no answer from PostgreSQL: %w", context.DeadlineExceeded)
 	}
@@ -197,8 +197,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	return res, err
 }
 
-// Renew implements [driver.Store]. It passes over rows that other transactions have locked, and
-// then waits for them a while, so that one of them costs no other its time.
+// Renew implements [driver.Store]. Its first statement skips the rows that other transactions have
+// locked, and its second one waits for these, so that a locked row delays no other renewal.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
@@ -300,10 +300,11 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	}
 }
 
-// One in sweepEvery acquisitions, and one in a minute of a process, deletes rows of names that have
-// been free for long. The choice is random, since many processes acquire one lock only.
 const sweepEvery = 500
 
+// maybeSweep deletes rows of names that have been free for long, after one in sweepEvery
+// acquisitions, and once a minute at most. The choice is random, since many processes acquire one
+// lock only.
 func (s *Store) maybeSweep() {
 	now, last := time.Now().Unix(), s.sweptAt.Load()
 	if rand.IntN(sweepEvery) > 0 || now-last < 60 || !s.sweptAt.CompareAndSwap(last, now) {
@@ -312,7 +313,7 @@ func (s *Store) maybeSweep() {
 	s.goBackground(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 		defer cancel()
-		_, _ = query(ctx, s, s.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // The next one makes up for a failure.
+		_, _ = query(ctx, s, s.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // After a failure another one does it.
 	})
 }
 

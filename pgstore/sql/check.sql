@@ -1,7 +1,7 @@
--- Refuses a schema in which others than those that may be trusted can run code with the rights of
--- those who use the locks, and tables that are not as they are made. Trusted are superusers, the
--- owner of the database, oneself, and, unless one is a superuser, every role that one is a member
--- of.
+-- Refuses a schema in which somebody who is not trusted could run code with the rights of those who
+-- use the locks, and tables that differ from those of tables.sql. Trusted are superusers, the owner
+-- of the database, the current user, and the roles that this user is a member of, unless it is a
+-- superuser, who is a member of all.
 DO $$
 DECLARE
     v_schema CONSTANT oid := pg_catalog.to_regnamespace(@schema_literal@);

@@ -1,8 +1,8 @@
--- The verbs. Each takes arrays in the order of the names, in which it locks their rows, so that no
--- two calls wait for each other. All changes of a name are made under the lock of its row. The time
--- is read after that. A function returns whom to notify when it is committed (see tell). None waits
--- longer than lock_timeout for a row. @verb@ is the language, and a search_path in which nobody
--- else can have an object.
+-- The verbs. Each takes arrays in the order of the names, and locks their rows in that order, so
+-- that no two calls wait for each other. A name is changed under the lock of its row, and an end is
+-- counted from the time at which that is locked. A function waits for a row for lock_timeout at
+-- most, and returns whom to notify after the commit (see tell). @verb@ is the language, with
+-- settings (verbSQL). Every column has its table in front: a bare name is a variable.
 --
 CREATE OR REPLACE FUNCTION micros(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision * 1000000)::bigint $$
@@ -10,15 +10,15 @@ LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision *
 CREATE OR REPLACE FUNCTION span(p_micros bigint) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_micros * interval '1 microsecond' $$
 --
--- Is what tells an owner: the channel, the token, a hash that only those know who have the secret,
--- and the name.
+-- Makes the notice for an owner: the channel, the token, a hash of the name and the secret, and the
+-- name.
 CREATE OR REPLACE FUNCTION notice(p_channel text, p_name text, p_owner text, p_token bigint) RETURNS text
 LANGUAGE sql STABLE AS $$
     SELECT concat_ws(' ', p_channel, p_token, left(encode(sha256(convert_to(p_name, 'UTF8') || decode('00', 'hex') || convert_to(p_owner, 'UTF8')), 'hex'), 32), p_name)
 $$
 --
--- Describes a hold for people. Members of the metadata that are no strings are JSON as text, and
--- what is no object is one member, "value".
+-- Describes a hold for people. A member of the metadata that is not a string becomes its JSON text.
+-- Metadata that is not an object becomes one member, "value".
 CREATE OR REPLACE FUNCTION described(e entries) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('name', e.name, 'holder', CASE WHEN NOT e.kept THEN e.holder END, 'token', e.token, 'since', micros(e.since),
@@ -28,10 +28,10 @@ LANGUAGE sql STABLE AS $$
                        WHEN 'object' THEN e.metadata ELSE jsonb_build_object('value', e.metadata) END) AS m WHERE NOT e.kept AND e.metadata <> 'null'))
 $$
 --
--- Drops the holds of a name that have ended, and makes a hold of each place whose turn it is: the
--- holds are the longest prefix of the live entries whose length is within every limit in it. This
--- is the rule, and it is nowhere else but for a request behind all holds, in acquire. It returns whom
--- to notify, without p_asker. The caller has locked the row.
+-- Drops the entries of a name that have ended, and makes a hold of each place whose turn it is: the
+-- holds are the longest prefix of the live entries whose length is within every limit in it. Only
+-- acquire repeats this rule, for its own request. The result is whom to notify, without p_asker.
+-- The caller has locked the row.
 CREATE OR REPLACE FUNCTION settle(p_name text, p_asker text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,18 +68,19 @@ BEGIN
     RETURN v_told;
 END $$
 --
--- Makes entries: at the end of the queue of each name, as a hold or as a place.
+-- Makes an entry at the end of the queue of each name, a hold or a place. The outcomes:
 --   held, waiting  there is an entry, with the token
---   refused        there is none; held is in the way
---   again          the owner has one, which stays as it is
---   floor, last    no token is possible
--- One statement grants what is free. Of several names it leaves the rest unanswered, for which the
--- caller calls again, with p_rest: this transaction may have locked rows out of order by then.
+--   refused        none was made; held describes a hold that is in the way
+--   again          none was made; the owner has one, which stays as it is
+--   floor          none was made; the floor is more than a day ahead of the clock
+--   last           none was made; the name has had the greatest token
+-- One statement grants the names that are free. A single name that it does not grant goes on to the
+-- loop. With several the rest stays without an answer, and the caller calls again, with p_rest:
+-- the statement may have locked rows in another order.
 CREATE OR REPLACE FUNCTION acquire(p_names text[], p_owners text[], p_holders text[], p_ttls bigint[], p_places bigint[], p_limits integer[],
     p_tokens integer[], p_floors bigint[], p_metadata text[], p_channel text, p_rest boolean)
 RETURNS TABLE (item integer, outcome text, token bigint, held jsonb, told text[])
 @verb@ AS $$
-#variable_conflict use_column
 DECLARE
     r         record;
     v_now     timestamptz;
@@ -170,19 +171,19 @@ BEGIN
     END IF;
 END $$
 --
--- Prolongs entries, and reports what they are: held, waiting, lost. Of a row that another
--- transaction has locked it reports nothing; p_patient waits for it first.
+-- Prolongs entries, and reports what each is now: held, waiting or lost. An entry whose row another
+-- transaction has locked has no answer. With p_patient the function waits for such rows, until one
+-- has not come free in time.
 CREATE OR REPLACE FUNCTION renew(p_names text[], p_owners text[], p_tokens bigint[], p_ttls bigint[], p_patient boolean)
 RETURNS TABLE (item integer, outcome text, token bigint, told text[])
 @verb@ AS $$
-#variable_conflict use_column
 DECLARE
     r         record;
     v_end     timestamptz;
     v_others  boolean;
     v_durable boolean := false;
 BEGIN
-    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_tokens, p_ttls) WITH ORDINALITY AS a(name, owner, token, ttl, item) ORDER BY a.name COLLATE "C", a.item
+    FOR r IN SELECT * FROM unnest(p_names, p_owners, p_tokens, p_ttls) WITH ORDINALITY AS a(name, owner, token, ttl, item)
     LOOP
         item := r.item;
         outcome := 'lost';
@@ -205,7 +206,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        -- Those that have verified the lock hold up its others, and not its renewal.
+        -- A transaction that has verified the lock delays admissions, and not this renewal.
         IF v_others AND EXISTS (SELECT FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED) THEN
             told := settle(r.name, r.owner);
         END IF;
@@ -235,13 +236,12 @@ BEGIN
     END IF;
 END $$
 --
--- Ends entries, and reports ended for each that there was, or keeps the names of holds. One
--- statement ends holds without others, in a transaction that does not wait for the disk. The rest is
--- for a second call, as in acquire.
+-- Ends entries, or keeps the names of holds. The outcome is ended if that was done, and none if
+-- there was no such entry. One statement ends the holds without others, in a transaction that does
+-- not wait for the disk. For the rest the caller calls again, as in acquire.
 CREATE OR REPLACE FUNCTION release(p_names text[], p_owners text[], p_keeps bigint[], p_rest boolean)
 RETURNS TABLE (item integer, outcome text, told text[])
 @verb@ AS $$
-#variable_conflict use_column
 DECLARE
     r         record;
     v_now     timestamptz := clock_timestamp();
@@ -313,8 +313,8 @@ BEGIN
     told := told || settle(p_name, '') || v_looks;
 END $$
 --
--- Describes the holds and keeps of a name, oldest first. It changes nothing, unless the time of a
--- hold is over for which others wait.
+-- Describes the holds and keeps of a name, oldest first. If others wait for a hold that has ended,
+-- they are admitted; nothing else is changed.
 CREATE OR REPLACE FUNCTION look(p_name text, OUT held jsonb[], OUT told text[])
 @verb@ AS $$
 DECLARE
@@ -338,11 +338,10 @@ BEGIN
                     FROM entries AS e WHERE e.name = p_name AND e.hold AND e.expires > clock_timestamp() ORDER BY e.token);
 END $$
 --
--- Does so for a page of names with a prefix, after a name.
+-- Does what look does for at most p_names names with the prefix, in order, behind the name p_after.
 CREATE OR REPLACE FUNCTION list(p_prefix text, p_after text, p_names bigint)
 RETURNS TABLE (name text, held jsonb[], told text[])
 @verb@ AS $$
-#variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT n.name, k.held, k.told
@@ -352,9 +351,9 @@ BEGIN
              ORDER BY l.name LIMIT p_names) AS n, look(n.name) AS k;
 END $$
 --
--- Notifies those that other functions have returned (see notice). A Store calls it in a transaction
--- of its own, after that of the change, since transactions that notify wait for each other's
--- commit, and so for the disk. The functions for other languages call it in their own.
+-- Notifies those that other functions have returned (see notice). Transactions that notify wait for
+-- each other's commit, and so for the disk: a Store does it in a transaction of its own, after that
+-- of the change. The functions for other languages do it in that of the caller.
 CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
 @verb@ AS $$
 DECLARE
@@ -366,9 +365,10 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$
 --
--- Deletes rows of names that have been free for an hour, some thousands of them, and returns how
--- many. A row whose token the clock has not passed stays. It goes through the whole table. Were that
--- disabled, the server would expect it to be dear, and compile the statement first, for 0.5 s.
+-- Deletes the rows of names that have been free for an hour, 10,000 at most, and returns how many.
+-- A row whose token the clock has not passed stays. The function reads the whole table: with
+-- enable_seqscan off the server would estimate such a cost that it compiles the statement first,
+-- which takes 0.5 s.
 CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
 @verb@ SET enable_seqscan = on AS $$
 DECLARE
@@ -382,13 +382,13 @@ BEGIN
     RETURN v_count;
 END $$
 --
--- Fails unless the token is that of a hold of the name, and lets nobody else have the name until
--- the transaction of the caller has ended: what it commits, it commits as the holder.
+-- Fails unless a hold of the name has the token, and lets nobody else have the name until the
+-- transaction of the caller has ended: what it commits, it commits as the holder.
 CREATE OR REPLACE FUNCTION verify(p_lock_name text, p_token bigint) RETURNS void
 @verb@ AS $$
 BEGIN
-    PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR KEY SHARE; -- A renewal need not wait for it.
-    -- Where the snapshot is that of the transaction, a hold that has ended since is an error, 40001.
+    PERFORM FROM locks AS l WHERE l.name = p_lock_name FOR KEY SHARE; -- A renewal does not wait for that.
+    -- If the snapshot is that of the transaction, a hold that has ended since is the error 40001.
     PERFORM FROM holds AS h WHERE h.name = p_lock_name AND h.token <= p_token AND p_token < h.token + h.tokens FOR KEY SHARE;
     IF NOT EXISTS (SELECT FROM entries AS e WHERE e.name = p_lock_name AND e.hold AND NOT e.kept AND e.expires > clock_timestamp()
                       AND e.token <= p_token AND p_token < e.token + e.tokens) THEN
@@ -397,12 +397,12 @@ BEGIN
 END $$
 --
 -- For every language. Takes a lock that is free, or extends one's own, and returns the fencing
--- token; null: it is not to be had. With a limit of -1 it is held as by a reader, with one above 1
--- as by one of so many. It never passes anybody who waits.
+-- token, or null if others hold the lock or wait for it. With a limit of -1 the lock is held as by
+-- a reader, with one above 1 as by one of so many.
 --
--- The verbs and tell set synchronous_commit off where a commit need not wait for the disk. By its
--- SET that ends with the function, here and below, so that the caller's transaction, which commits
--- later, is as durable as the caller wants it.
+-- The verbs and tell set synchronous_commit off where a commit need not wait for the disk. In a
+-- function with SET synchronous_commit, here and below, that ends with the function: the caller's
+-- transaction commits as durably as the caller wants.
 CREATE OR REPLACE FUNCTION acquire_slot(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
 RETURNS bigint
 @verb@ SET synchronous_commit = on AS $$
@@ -434,7 +434,7 @@ CREATE OR REPLACE FUNCTION acquire_lock(p_lock_name text, p_holder_id text, p_tt
 RETURNS boolean
 @verb@ AS $$ BEGIN RETURN acquire_slot(p_lock_name, p_holder_id, p_ttl_seconds, p_metadata, 1) IS NOT NULL; END $$
 --
--- Extends one's own lock. False: it is lost. It is never taken anew.
+-- Extends one's own lock. False: it is lost, and is not taken anew.
 CREATE OR REPLACE FUNCTION extend_lock(p_lock_name text, p_holder_id text, p_ttl_seconds double precision DEFAULT 30) RETURNS boolean
 @verb@ SET synchronous_commit = on AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- The locks. A row is kept while its name is free, for the tokens that the name has had. Half-empty
--- pages and no index on a time keep every update within its page. What an update changes stands
--- together, since the rest is not logged. Vacuum comes after a number of updates, not after a share
--- of the rows.
+-- The locks. The row of a free name stays for a while, since it has the last token of the name.
+-- Every update stays within its page: pages are half empty, and no index has a column that changes.
+-- The columns that an update changes are beside each other, since the log has only that part of a
+-- row. Vacuum starts after a number of updates, whatever their share of the rows.
 CREATE TABLE IF NOT EXISTS locks (
     name       text COLLATE "C" PRIMARY KEY,
     owner      text,                           -- the secret of the owner; null: nobody
@@ -9,8 +9,8 @@ CREATE TABLE IF NOT EXISTS locks (
     token      bigint NOT NULL,
     last_token bigint NOT NULL,                -- the greatest that the name has had
     since      timestamptz NOT NULL,
-    tokens     integer NOT NULL,               -- how many consecutive ones the hold has
-    lim        integer NOT NULL,               -- how many holds there may be beside it, itself included
+    tokens     integer NOT NULL,               -- how many consecutive tokens the hold has
+    lim        integer NOT NULL,               -- how many holds there may be, this one included
     kept       boolean NOT NULL,               -- it was released, and the name stays taken
     others     boolean NOT NULL DEFAULT false, -- there may be rows of the name in holds and places
     holder     text,                           -- for people
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS holds (
     PRIMARY KEY (name, owner)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
--- Those that wait. A crash of the server forgets all of them at once, since the table is unlogged.
+-- The places, behind the holds. A crash of the server empties the table, since it is unlogged.
 CREATE UNLOGGED TABLE IF NOT EXISTS places (LIKE holds, PRIMARY KEY (name, owner))
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 --
