@@ -17,17 +17,17 @@
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A connection that is in doubt, or whose
 // server does not reply for four seconds, is closed. A renewal asks whether the session is alive,
-// unless a wait that has begun less than a second before has just ended.
+// except within a second of the last statement of a wait.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
-// at a time. Each time it goes to the end of the server's queue, so that the order of long waits is
-// not kept, and the server logs the error. There are at most Options.MaxWaiters such sessions.
-// Further owners try at intervals, and get nothing while others wait in the server.
+// at a time. Each time it goes to the end of the server's queue, so that long waits lose their
+// order, and the server logs the error. There are at most Options.MaxWaiters such sessions. Further
+// owners try at intervals, and get nothing while others wait in the server.
 //
 // Holds are exclusive: the server would grant a session more shared locks of a key past a writer
-// that waits. It stores nothing of a lock but its key: there are no shared, limited, detached and
-// kept locks, no List, Break, Metadata and Floor. [LockTx] has shared locks. [Store.Locks] shows
-// the holders and the waiters of all programs.
+// that waits. The server stores only the key of a lock, so there are no shared, limited, detached
+// or kept locks, and no List, Break, Metadata or Floor. [LockTx] has shared locks. [Store.Locks]
+// shows the holders and the waiters of all programs.
 //
 // # What can go wrong
 //

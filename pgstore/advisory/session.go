@@ -23,44 +23,45 @@ import (
 )
 
 const (
-	// batchTimeout bounds a batch, with the time to connect. A caller with inlineTime left sends on
-	// its own goroutine, and may wait for less than a second longer than it has.
+	// batchTimeout bounds a batch, with the time to connect. A caller that has inlineTime left
+	// sends on its own goroutine, and may return late by the difference.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
-	lockTimeout  = 10 * time.Second       // of one statement that waits, so that its snapshot does not get old
+	lockTimeout  = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
 	lookInterval = 20 * time.Millisecond  // how often an idle connection is looked at
 	lookTime     = 100 * time.Microsecond // and for how long
 	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
-	maxIdle      = 24 * 24 * time.Hour    // The server takes little more.
+	maxIdle      = 24 * 24 * time.Hour    // The server's own limit is little higher.
 
 	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
 
-	divisionByZero, readOnly = "22012", "25006" // those of one that takes no writes, to zero and to the sequence
+	// The errors of a server that takes no writes, for zeroIfWritable and for the sequence.
+	divisionByZero, readOnly = "22012", "25006"
 )
 
-// A session is a connection with the locks that its server process has. It connects when it is
-// used, and again after a loss.
+// A session is a connection, with the locks that its server process has. It is made at the first
+// use, and at the first use after a loss.
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
-	keys  map[Key]*entry // those that it has, or tries to get; locked by Store.mu
+	keys  map[Key]*entry // that the session has, or tries to get; guarded by Store.mu
 
-	mu    sync.Mutex    // locked by what uses the fields below
+	mu    sync.Mutex    // guards the fields below
 	conn  *pgx.Conn     // nil if there is none
-	names string        // the end of the names of its prepared statements
+	names string        // the suffix of the names of its prepared statements
 	idle  time.Duration // idle_session_timeout
 	used  time.Time     // when the last statement was sent
 }
 
-// A call has a session carry out a function for the key of an entry. A ping has no entry. It asks
-// whether the session is alive, and has a reply when all calls before it have one.
+// A call is a function that a session carries out for the key of an entry. A ping has no entry. Its
+// reply shows that the session is alive, and comes after those of all earlier calls.
 type call struct {
 	function string
 	entry    *entry
-	ttl      time.Duration // the server is to keep the session for so long
+	ttl      time.Duration // for which the server is to keep the session
 
-	done  bool // the function is true
+	done  bool // the function has returned true
 	token int64
 	err   error
 }
@@ -71,16 +72,17 @@ const (
 	unlock = "unlock"
 	ping   = "ping"
 
-	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, null if its
-	// function returns false; pg_advisory_lock returns void. The names are those of one connection:
-	// if a pooler puts another server process behind it, the statements fail.
+	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, or null if
+	// its function returns false; pg_advisory_lock returns void. The names belong to one
+	// connection: the statements fail if a pooler has led that to another server process.
 	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END;
 		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
 		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END;
-		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zero + ";"
+		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zeroIfWritable + ";"
 )
 
-// do has a call carried out, and returns an error if it has no result by the deadline of ctx.
+// do carries a call out in a batch. It returns an error if there is no result by the deadline of
+// ctx.
 func (s *session) do(ctx context.Context, c *call) error {
 	if err := s.queue.Do(ctx, c); err != nil {
 		return err
@@ -88,8 +90,9 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch, in its order and in one round trip. A statement that the server refuses
-// fails all attempts of the batch. Any other error costs the session. ctx ends a wait, sent alone.
+// send carries out a batch, in its order and in one round trip. If the server refuses a statement,
+// all attempts of the batch fail; any other error ends the session. A wait is sent alone, and ends
+// with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +106,7 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	}
 	var refusal error
 	if state := pgclient.SQLState(err); s.conn != nil && len(sent) > 0 && state != "" && state != divisionByZero && state != readOnly {
-		// None of these keys is to stay locked.
+		// None of these keys is to stay locked: no attempt had its key before.
 		refusal = wrapErr(err)
 		var undo []*call
 		for _, c := range sent {
@@ -128,7 +131,7 @@ func (s *session) send(ctx context.Context, calls []*call) {
 		case c.done && c.function == try:
 			e.state, e.token, e.until = max(e.state, held), c.token, time.Now().Add(c.ttl)
 		case c.done:
-			e.state, e.token, e.kept = max(e.state, held), c.token, s.used.Add(min(c.ttl+idleMargin, maxIdle))
+			e.state, e.token, e.sessionUntil = max(e.state, held), c.token, s.used.Add(min(c.ttl+idleMargin, maxIdle))
 		case c.function == try:
 			st.drop(e)
 			fallthrough
@@ -138,8 +141,8 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	}
 }
 
-// ask carries out calls in one round trip, or a ping if there are none. After an error none is
-// done, and those behind one that the server refuses are not carried out.
+// ask carries out calls in one round trip, or a ping if there are none. After an error none counts
+// as done. The server carries out no call behind one that it refuses.
 func (s *session) ask(ctx context.Context, calls ...*call) error {
 	var all pgconn.Batch
 	add := func(function string, parameters [][]byte) { // The server need not describe the one column.
@@ -150,7 +153,7 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 		add(c.function, bytes.Split([]byte(c.entry.key.text), []byte(",")))
 	}
 	if len(calls) == 0 {
-		ctx = context.Background() // A wait that has ended before it was sent costs no session.
+		ctx = context.Background() // That of a wait may have ended, and would cost the session.
 		add(ping, nil)
 	}
 	if s.used = time.Now(); len(calls) > 0 && calls[0].function == wait {
@@ -165,9 +168,9 @@ func (s *session) ask(ctx context.Context, calls ...*call) error {
 	return err
 }
 
-// ready sees to it that there is a connection, and bounds what is sent next. It has the server end
-// the session when it has heard nothing for a TTL, so that a process that hangs, or cannot be
-// reached, does not keep its locks. No other timeout of the user ends a statement that waits.
+// ready makes the connection if there is none, and bounds what is sent next. It sets the timeout
+// after which the server ends a silent session, so that a process that hangs, or cannot be reached,
+// does not keep its locks. It switches off other timeouts, which would end a statement that waits.
 func (s *session) ready(ttl time.Duration) error {
 	began := time.Now()
 	s.look(time.Second)
@@ -190,34 +193,45 @@ func (s *session) ready(ttl time.Duration) error {
 	return err
 }
 
-// connect makes the connection of a session as the pool would, and refuses one on which locks would
-// not exclude all others. A pooler gives its clients process numbers of its own. When the context
-// of a statement ends, the server is asked to cancel it, and the connection remains.
+// connect makes the connection of a session as the pool would, and refuses a server whose locks
+// would not exclude all others, and a pooler, which gives its clients process numbers of its own.
+// When the context of a statement ends, the statement is canceled and the connection remains.
 func (s *session) connect() error {
 	ctx, cancel := context.WithTimeout(s.store.ctx, batchTimeout)
 	defer cancel()
-	conn, err := pgclient.Dial(ctx, s.store.pool, func(config *pgx.ConnConfig) {
-		if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
-			host, _ := os.Hostname() // It is for people.
-			config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
+	pool := s.store.pool.Config()
+	config := pool.ConnConfig
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return err
 		}
-		config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-			return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
-		}
-	})
+	}
+	if name := config.RuntimeParams["application_name"]; name == "" || name == "holdfast" {
+		host, _ := os.Hostname() // It is for people.
+		config.RuntimeParams["application_name"] = fmt.Sprintf("holdfast %.30s/%d", host, os.Getpid())
+	}
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
+	if pool.AfterConnect != nil {
+		err = pool.AfterConnect(ctx, conn)
+	}
 	var pid uint32
+	if err == nil {
+		err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	}
 	names, token := fmt.Sprint("_", rand.Uint64()), s.store.drawToken
-	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	switch {
 	case err != nil:
 	case pid != conn.PgConn().PID():
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		_, err = conn.Exec(ctx, "SELECT "+zero+";"+s.store.raiseToken+
+		_, err = conn.Exec(ctx, "SELECT "+zeroIfWritable+";"+s.store.raiseToken+
 			fmt.Sprintf(setUp, 1, "bigint", "$1", token, names)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", token, names), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
@@ -228,7 +242,7 @@ func (s *session) connect() error {
 	return nil
 }
 
-// look reads what the server has sent to an idle connection, such as that the session has ended.
+// look reads what the server has sent to an idle connection, such as the end of the session.
 func (s *session) look(unused time.Duration) {
 	if s.conn == nil || time.Since(s.used) < unused {
 		return
@@ -244,11 +258,11 @@ func (s *session) look(unused time.Duration) {
 
 // bound has what waits for the server fail after d.
 func (s *session) bound(d time.Duration) {
-	_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(d)) // It fails if the connection is closed, and so does all else.
+	_ = s.conn.PgConn().Conn().SetDeadline(time.Now().Add(d)) // An error means that it is closed.
 }
 
-// lose gives up the connection, if there is one, and with it all locks of the session. Their owners
-// are told. What was not sent, or waits, goes on.
+// lose gives up the connection, if there is one, and with it all locks of the session, and notifies
+// their owners. Entries that have no lock yet stay: send ends those that were sent.
 func (s *session) lose() {
 	if s.conn == nil {
 		return
@@ -270,13 +284,13 @@ func (s *session) lose() {
 	}
 }
 
-// disconnect closes a connection, at the server too if another process has a duplicate.
+// disconnect closes a connection. The server learns of it even if another process has a duplicate.
 func disconnect(conn *pgx.Conn) {
 	raw := transport(conn)
 	if half, ok := raw.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // The other end may have closed it.
+		_ = half.CloseWrite() // It may be closed.
 	}
-	_ = raw.Close() // as above
+	_ = raw.Close() // It may be closed.
 }
 
 // transport returns the connection below TLS.
@@ -289,12 +303,12 @@ func transport(conn *pgx.Conn) net.Conn {
 }
 
 // Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, and must neither read nor write them. A process that was given one
-// keeps the locks in force if this one is killed, until it closes it, or until the server's
-// idle_session_timeout, unless the server or the network ends the connection. On Windows
+// now. The caller closes them, and must neither read nor write them. If this process is killed, its
+// locks last until each process that was given a duplicate has closed it, the server's
+// idle_session_timeout is over, or the server or the network ends the connection. On Windows
 // Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	holding := map[*session]bool{} // Another one may wait, for long.
+	holding := map[*session]bool{} // The mutex of one that waits may be locked for long.
 	s.mu.Lock()
 	for _, e := range s.owners {
 		if e.state == held {

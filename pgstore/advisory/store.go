@@ -20,14 +20,14 @@ import (
 
 // Options change how a store of advisory locks works. The zero value and nil are the defaults.
 type Options struct {
-	// Keys makes the keys of locks from their names. nil means SHA256Keys(""). All programs that
-	// are to exclude each other need the same Keys.
+	// Keys makes the keys of locks from their names. nil means SHA256Keys(""). All programs
+	// that are to exclude each other need the same Keys.
 	Keys KeyScheme
 
 	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens".
 	// [Store.Migrate] creates it. All programs that lock the same names need the same. A name
-	// without a schema is searched for in the search_path: name a schema in which nobody else may
-	// create. "" means no tokens. One grant in 32 waits for the server's disk.
+	// without a schema is searched for in the search_path: name a schema in which nobody else
+	// may create. "" means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
 	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits.
@@ -42,11 +42,11 @@ type Store struct {
 	ownsPool   bool // Close closes the pool as well
 	options    Options
 	drawToken  string // an SQL expression
-	raiseToken string // a statement
+	raiseToken string // a statement, or ""
 	notices    notices.Registry
-	sessions   []*session      // the first locks what is free; each other one waits for a key, or has got it so
-	running    sync.WaitGroup  // watch and waits
-	ctx        context.Context // ends at Close, with mu
+	sessions   []*session      // the first has the keys that were free; each other one waits for a key, or has waited
+	running    sync.WaitGroup  // the goroutines
+	ctx        context.Context // ends at Close, under mu
 	stop       context.CancelFunc
 
 	mu       sync.Mutex
@@ -59,7 +59,7 @@ var _ driver.Notifier = (*Store)(nil)
 // New returns a store of advisory locks, on connections of its own, usually one, made as those of
 // the pool, which must stay open until the Store is closed. Nothing is dialed yet.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	s := &Store{pool: pool, drawToken: zero, owners: map[owned]*entry{}}
+	s := &Store{pool: pool, drawToken: zeroIfWritable, owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if opts != nil {
 		s.options = *opts
@@ -70,7 +70,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	for range max(cmp.Or(s.options.MaxWaiters, 8), 0) + 1 {
 		sess := &session{store: s, keys: map[Key]*entry{}}
 		sess.queue = batch.Queue[*call]{
-			Send:     func(_ context.Context, calls []*call) { sess.send(context.Background(), calls) }, // What is sent is awaited.
+			Send:     func(_ context.Context, calls []*call) { sess.send(context.Background(), calls) }, // It goes on without its caller.
 			Name:     func(*call) string { return "" },                                                  // They are sent one after the other.
 			InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
 		}
@@ -78,7 +78,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	}
 	if s.options.TokenSequence != "" {
 		sequence := pgclient.QuoteLiteral(s.sequence())
-		s.drawToken, s.raiseToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", sequence), fmt.Sprintf(raiseToken, sequence, sequenceLockKey)
+		s.drawToken, s.raiseToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", sequence), fmt.Sprintf(raiseTokenText, sequence, sequenceLockKey)
 	}
 	return s
 }
@@ -168,18 +168,18 @@ func (s *Store) checkUsable(ctx context.Context) (err error) {
 	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, err)
 }
 
-// zero is an error of division on a server that takes no writes. The address may have moved to
-// another one, whose locks this one does not exclude.
-const zero = "pg_catalog.int4div(0, (NOT pg_catalog.current_setting('transaction_read_only')::bool)::int)"
+// zeroIfWritable is an SQL expression: 0, or a division by zero on a server that takes no writes.
+// The address may lead to another server by now, whose locks exclude none of this one.
+const zeroIfWritable = "pg_catalog.int4div(0, (NOT pg_catalog.current_setting('transaction_read_only')::bool)::int)"
 
 // sequenceLockKey is the key of the lock of a transaction that makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
-// raiseToken draws a token, and sets a sequence that is behind the server's clock to a second ahead
-// of it: meanwhile others may draw, a million times for a token to be granted twice. Every session
-// does so before it grants anything. So tokens rise over the loss of the sequence, and over a
-// failover of more than a second to a server that lacks its latest values.
-const raiseToken = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
+// raiseTokenText draws a token. If the sequence is behind the server's clock, it sets the sequence
+// to a second ahead of it: a token is granted twice only if others draw a million meanwhile. Every
+// session does so before it grants anything. So tokens rise over the loss of the sequence, and over
+// a failover of more than a second to a server that lacks its latest values.
+const raiseTokenText = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
 	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, (extract(epoch FROM pg_catalog.clock_timestamp())::double precision * 1000000::double precision)::bigint AS clock FROM turn)
 	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn;`
 
@@ -210,8 +210,7 @@ var advices = map[string]string{
 	"53300": "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
 }
 
-// wrapErr gives an error of the server the advice that it needs, and says whether anything was
-// applied.
+// wrapErr adds to an error of the server what to do about it, and marks it as not applied.
 func wrapErr(err error) error {
 	state := pgclient.SQLState(err)
 	if err = pgclient.InOneLine(err); advices[state] != "" {

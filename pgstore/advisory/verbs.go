@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// failurePause is how long a place lasts that cannot wait in the server.
+// failurePause is how long a place lasts whose session cannot wait.
 const failurePause = 250 * time.Millisecond
 
 // An entry is a hold or a place of this Store, or an attempt at a hold. Store.mu guards the fields
@@ -25,15 +25,16 @@ const failurePause = 250 * time.Millisecond
 type entry struct {
 	owned
 	key     Key
-	session *session           // that has the key, or tries to get it
+	session *session           // has the key, or tries to get it
 	ttl     time.Duration      // of the hold that a place becomes
 	ctx     context.Context    // of its wait
 	cancel  context.CancelFunc // ends it
 
 	state entryState
 	token int64
-	until time.Time // its end, and, while it is being ended, when that is tried again
-	kept  time.Time // until when the server keeps the session at least, after a wait
+	until time.Time // its end, or, in the state ending, the time of the next try
+
+	sessionUntil time.Time // the server keeps the session until then at least; set by a wait
 }
 
 // owned is a name and one of its owners.
@@ -45,7 +46,7 @@ const (
 	trying  entryState = iota // an attempt is under way
 	waiting                   // its session waits for the key
 	held
-	ending // what it has at the server is being given back
+	ending // its session gives the key back
 )
 
 // Acquire implements [driver.Store]. A refusal has no Record: nothing is known of the holder.
@@ -67,7 +68,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.drop(e)
-		return res, driver.NotApplied(err)
+		return res, err
 	case err != nil:
 		return res, err
 	case c.done:
@@ -78,8 +79,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 }
 
 // enter records the entry of a new owner, and has it watched. A place begins to wait, on a session
-// that is spare. The server would grant a session its own keys again: what the session has already,
-// or tries to get, is not sent for another entry.
+// without keys. The server would grant a session its own key again: a key belongs to the first
+// entry of its session that has it, and send skips those of other entries.
 func (s *Store) enter(e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +111,8 @@ func (s *Store) enter(e *entry) error {
 	return nil
 }
 
-// wait blocks until the server grants the key of a place, its wait is canceled, or the server
-// refuses, and notifies the owner.
+// wait blocks until the server grants or refuses the key of a place, or the wait is canceled. Then
+// it notifies the owner.
 func (s *Store) wait(e *entry) {
 	defer e.cancel()
 	c := &call{function: wait, entry: e, ttl: e.ttl}
@@ -127,7 +128,7 @@ func (s *Store) wait(e *entry) {
 	s.notices.Send(e.name, e.owner, 0)
 }
 
-// drop forgets an entry that has nothing at the server any more. The caller holds s.mu.
+// drop forgets an entry that has no key at the server. The caller holds s.mu.
 func (s *Store) drop(e *entry) {
 	if s.owners[e.owned] == e {
 		delete(s.owners, e.owned)
@@ -176,8 +177,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	return s.end(ctx, owned{req.Name, req.Owner})
 }
 
-// end ends the entry of an owner, and reports whether there was one that nobody else was ending. It
-// follows what the session does for the entry: an attempt, or a wait, until that has a reply.
+// end ends the entry of an owner, and reports whether it had a key or a place. The unlock is queued
+// behind an attempt of the entry, and waits for the reply to its canceled wait.
 func (s *Store) end(ctx context.Context, owner owned) (bool, error) {
 	s.mu.Lock()
 	e := s.owners[owner]
@@ -209,9 +210,9 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 }
 
 // renew asks the session of a hold whether it is alive, and has the server keep it for the TTL. The
-// session of a place cannot be asked, since it waits: the first one shows that the server replies,
-// behind all attempts. Nothing is asked within a second of the beginning of a wait that has ended
-// with a grant, by the wall clock too: the other one stands still while the machine is suspended.
+// session of a place waits and cannot be asked: for it the first session is, which replies behind
+// all attempts. Nothing is asked while the server keeps the session for longer than the TTL, by the
+// monotonic and by the wall clock: a suspended machine stops the former.
 func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
 	owner := owned{req.Name, req.Owner}
 	var err error
@@ -221,7 +222,7 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entr
 	if e != nil && e.state == held {
 		sess = e.session
 	}
-	if e != nil && (e.state != held || time.Until(e.kept) <= req.TTL || time.Until(e.kept.Round(0)) <= req.TTL) {
+	if e != nil && (e.state != held || time.Until(e.sessionUntil) <= req.TTL || time.Until(e.sessionUntil.Round(0)) <= req.TTL) {
 		s.mu.Unlock()
 		err = sess.do(ctx, &call{function: ping, ttl: req.TTL})
 		s.mu.Lock()
@@ -240,7 +241,7 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entr
 	if e.state == held && e.session == sess {
 		return driver.Entry{State: driver.Held, Token: e.token}, nil
 	}
-	return driver.Entry{State: driver.Waiting}, nil // If it was granted meanwhile, its owner is being notified.
+	return driver.Entry{State: driver.Waiting}, nil // If it was granted meanwhile, a notice is on its way.
 }
 
 // List implements [driver.Store].

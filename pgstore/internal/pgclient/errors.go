@@ -1,5 +1,5 @@
-// Package pgclient has what the two stores in PostgreSQL share: connections, pools from URLs,
-// errors and statements of the server.
+// Package pgclient has what the two stores in PostgreSQL share: pools from URLs, and the errors of
+// the server.
 package pgclient
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // SQLState returns the five characters by which the server classifies an error, or "" if the error
-// is not from the server. Every driver has them under this name.
+// is not from the server. The errors of every driver have a method of this name.
 func SQLState(err error) string {
 	var reply interface{ SQLState() string }
 	if errors.As(err, &reply) {
@@ -22,8 +22,8 @@ func SQLState(err error) string {
 	return ""
 }
 
-// IsServerNotReady reports whether a server that refused a connection for this reason expects to
-// accept one later: it has none left, or is starting or stopping.
+// IsServerNotReady reports whether a server that refuses a connection with this SQLSTATE may accept
+// one later: it has none left, or is starting or stopping.
 func IsServerNotReady(state string) bool { return state == "53300" || state == "57P03" }
 
 // A lineError has the text of an error in one line.
@@ -35,8 +35,9 @@ type lineError struct {
 func (e lineError) Error() string { return e.line }
 func (e lineError) Unwrap() error { return e.error }
 
-// InOneLine gives an error that has several lines a text of one line. The client library has a line
-// for each address that it tried, with and without TLS: one that repeats another is left out.
+// InOneLine gives an error of several lines a text of one line. The client library writes a line
+// for each address that it tried, with and without TLS: a line that repeats another one is left
+// out.
 func InOneLine(err error) error {
 	if err == nil {
 		return nil

@@ -9,21 +9,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// serverSettings are the parameters that are passed to the server unchanged. Others have to be
-// given in options, so that a misspelled one is detected here.
+// serverSettings are the parameters that are passed to the server unchanged. Other settings must be
+// given in options, so that a misspelled parameter is detected here.
 var serverSettings = []string{
 	"application_name", "client_encoding", "datestyle", "options", "search_path", "timezone",
 	"statement_timeout", "lock_timeout", "idle_session_timeout", "synchronous_commit",
 }
 
-// libpqOnly are parameters that programs with libpq know, and this client library does not.
+// libpqOnly are parameters of libpq that the client library of Go does not have.
 var libpqOnly = []string{
 	"channel_binding", "fallback_application_name", "gssencmode", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle",
 	"keepalives_interval", "load_balance_hosts", "replication", "require_auth", "requirepeer", "sslcompression", "sslcrl", "sslcrldir",
@@ -37,7 +36,7 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 	plain.RawQuery = strings.ReplaceAll(u.RawQuery, "+", "%20") // pgx, as libpq, takes + as it is
 	text := plain.String()
 	if rest, short := strings.CutPrefix(text, u.Scheme+":"); short && !strings.HasPrefix(rest, "//") {
-		text = u.Scheme + "://" + rest // as pgx wants it where the URL names no host
+		text = u.Scheme + "://" + rest // pgx understands a URL without a host only with the slashes
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
@@ -61,11 +60,11 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 }
 
 const (
-	connectTimeout = 10 * time.Second // without one in the URL; the pool's own is two minutes
+	connectTimeout = 10 * time.Second // if the URL has none, in place of the pool's own of two minutes
 	closeTimeout   = time.Second
 )
 
-// ClosePool closes a pool. What waits for a server that is silent goes on in the background.
+// ClosePool closes a pool. If a server does not answer, that goes on in the background.
 func ClosePool(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -110,23 +109,4 @@ func SplitURL(u *url.URL, parameters ...string) (own, rest *url.URL, err error) 
 	client := *u
 	client.RawQuery = values.Encode()
 	return &url.URL{RawQuery: ours.Encode()}, &client, nil
-}
-
-// Dial makes a connection beside a pool, as the pool would, with a configuration that change has
-// changed.
-func Dial(ctx context.Context, pool *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
-	config := pool.Config()
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	change(config.ConnConfig)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err == nil && config.AfterConnect != nil {
-		if err = config.AfterConnect(ctx, conn); err != nil {
-			_ = conn.Close(ctx)
-		}
-	}
-	return conn, err
 }
