@@ -9,25 +9,27 @@
 // # Guarantees
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
-// and restart too, since every change of a hold is on disk before it is told. Places, and a plain
-// release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step with
+// and restart too, since every change of a hold is on disk before it is confirmed. Places, and a
+// plain release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step with
 // the lock, that rise strictly: over expiry, break, and the loss of rows and of the whole table
 // (they begin anew at the server's clock in microseconds). Expiry is counted by the server's clock,
 // never from when its transaction began. After a crash of the holder, the lock is free when its TTL
 // has expired.
 //
 // A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
-// share one transaction and its wait for the disk, and so do releases and renewals: those of locks
-// with others beside or behind them share a second one. An attempt at an exclusive lock without
-// waiters that is refused and does not wait writes nothing. The store works through poolers, in
-// transaction mode too, and with any default_transaction_isolation. Transactions that the server
-// has undone in favor of others are repeated until the deadline.
+// share one transaction and its wait for the disk, and so do releases, and the renewals of a
+// Client. Those that need more (the lock is held, or has others beside or behind it, or its row is
+// locked) share a second transaction. An attempt that does not wait, and is refused for an
+// exclusive lock without waiters, writes nothing. The store works through poolers, in transaction
+// mode too, and with any default_transaction_isolation. Transactions that the server has undone in
+// favor of others are repeated until the deadline.
 //
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
-// a hold, or finds that its time is over, gives the lock to those whose turn it is. Their Store,
-// and that which has acquired a hold that is broken, is notified behind that transaction, on the
-// one connection by which it listens; who has adopted the hold learns of it at its next renewal. A
-// notification that is lost costs a waiter a third of the time of its place.
+// a hold, or finds that its time is over, gives the lock to those whose turn it is. After that
+// transaction their Stores are notified, each on the one connection by which it listens. When a
+// hold is broken, the Store that acquired it is notified; a Client that has adopted it learns of
+// that at its next renewal. A notification that is lost costs a waiter a third of the time of its
+// place.
 //
 // # Other languages
 //
@@ -68,11 +70,11 @@
 //
 // A transaction that stays open after it has locked the row of a lock holds up that lock, and no
 // other: attempts fail after a second with a [driver.RetryError], waiting callers try again, and a
-// hold that cannot be renewed for so long is lost. So it is with all locks while a whole table is
+// hold that cannot be renewed for so long is lost. That happens to all locks while a whole table is
 // locked (VACUUM FULL, ALTER TABLE, Migrate). A transaction that stays open for long anywhere in
 // the database keeps old versions of rows alive: locks become slower until it ends.
 //
-// Through a pooler nobody can listen. Without Options.Listen, waiters behind one look from time to
+// Nobody can listen through a pooler. Waiters behind one, without Options.Listen, look from time to
 // time instead: the order is the same, and a hand-over takes up to 1.7 s.
 //
 // # Server set-up

@@ -26,13 +26,13 @@ var (
 )
 
 // edition is the version of the tables and functions. Each change of them increments it, so that
-// Migrate brings the change. Programs of the one before go on calling the functions: what is called
-// in another way, or means something else, gets another name or other arguments. Programs of the
-// next one say so in their log (see dialListener).
+// Migrate brings the change. Programs of the edition before go on calling the functions: one that
+// is called in another way, or means something else, gets another name or other arguments. Programs
+// of the next edition log that the functions are old (see dialListener).
 const edition = 9
 
 // schema returns the name of the schema, and an error if it cannot be used. PostgreSQL truncates
-// longer ones.
+// names of more than 63 bytes.
 func (o *Options) schema() (string, error) {
 	name := o.Schema
 	if name == "" {
@@ -44,10 +44,10 @@ func (o *Options) schema() (string, error) {
 	return name, nil
 }
 
-// verbSQL is how the functions of the verbs are made: with names that nobody else can have taken,
-// plans that suit tables of any size and are made once, when the tables may be empty, and a bound
-// on the wait for a row that another transaction has locked. That is longer than a commit takes,
-// and well below the default time of a request.
+// verbSQL is the language and the settings of the functions: a search_path in which nobody else has
+// objects, a bound on the wait for a row that another transaction has locked, and plans that are
+// made once, when the tables may be empty, and suit tables of any size. The bound is longer than a
+// commit takes, and well below the default time of a request.
 const verbSQL = `LANGUAGE plpgsql SET search_path = pg_catalog, @, pg_temp SET lock_timeout = '1s' SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan`
 
 // Migrations returns the statements that [Store.Migrate] runs, for other tools. They are to be run
@@ -61,7 +61,7 @@ func Migrations(opts *Options) ([]string, error) {
 		return nil, err
 	}
 	all := []string{
-		// What waits for a table holds up all that come later.
+		// A statement that waits for a table holds up all later ones.
 		"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('lock_timeout', '2s', true)",
 		// CREATE SCHEMA IF NOT EXISTS needs the right to create one, also if it exists.
 		"DO $$ BEGIN IF pg_catalog.to_regnamespace(@schema_literal@) IS NULL THEN CREATE SCHEMA @; END IF; END $$",
@@ -77,7 +77,7 @@ func Migrations(opts *Options) ([]string, error) {
 	return all, nil
 }
 
-// expand fills in a statement.
+// expand fills the name of a schema, and what depends on it, into a statement of Migrations.
 func expand(text, schema string) string {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	return strings.NewReplacer(
@@ -87,7 +87,7 @@ func expand(text, schema string) string {
 	).Replace(text)
 }
 
-// sql fills in a statement.
+// sql fills the schema into a statement, for each @.
 func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s.quoted) }
 
 // Migrate makes the schema, its tables and its functions, in one transaction. Many processes may
@@ -97,7 +97,7 @@ func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s
 // be trusted, or that has objects of such a user, and tables that are not as it makes them (a
 // column, a type, a key or a constraint, triggers, rules, row security, inheritance). The error
 // names the difference and what to do. Trusted are superusers, the owner of the database, the user
-// itself, and the roles that it is a member of.
+// of the store, and the roles that this user is a member of.
 //
 // Migrate waits two seconds at most for transactions that use the tables.
 //
@@ -130,7 +130,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	// If a table is dropped, so is the view.
+	// Whoever drops a table drops the view with it.
 	const query = `SELECT coalesce(max(substring(prosrc, '[0-9]+')::integer), 0) FROM pg_proc
 		WHERE oid = to_regprocedure($1 || '.edition()') AND to_regclass($1 || '.entries') IS NOT NULL`
 	var applied int

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// listenTimeout bounds each step on a connection that listens: the set-up, and a test.
+	// listenTimeout bounds the set-up of a connection that listens, and each test of it.
 	listenTimeout = 5 * time.Second
 
 	// tellTimeout bounds a notification.
@@ -29,24 +29,24 @@ const (
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second
 
-	// listenDelay is the time from the first entry of a Store without waiters to its LISTEN, so
-	// that a program which ends within it needs no second connection.
+	// listenDelay is the time from the first hold of a Store to its LISTEN if none of its
+	// entries waits. A program that ends sooner needs no second connection.
 	listenDelay = 200 * time.Millisecond
 )
 
 // A listener passes the notifications for a Store to the functions that Notify has registered. The
 // Store listens on a channel of its own, for all of its entries. The payload is the token of an
-// entry, or 0, the tag of its owner, which tells nothing of the secret, and the name.
+// entry, or 0, and its tag (see tagOf).
 type listener struct {
 	channel string // random
 	notices notices.Mailbox
 	start   sync.Once
-	waited  context.Context // ends when an entry waits, or at Close
+	waited  context.Context // ends when the first entry waits, or at Close
 	waits   context.CancelFunc
 
 	mu      sync.Mutex
-	untold  []string   // whom to notify, as function tell wants it
-	telling sync.Mutex // locked while they are notified
+	untold  []string   // the notices to send, as the server's functions have returned them
+	telling sync.Mutex // locked while they are sent
 }
 
 func (l *listener) init(closed context.Context) {
@@ -61,7 +61,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.listener.notices.Notify(f)
 }
 
-// tagOf returns what function notice of the server calls an entry.
+// tagOf returns the tag of an entry, as function notice of the server makes it: a hash that tells
+// nothing of the secret of the owner, and the name.
 func tagOf(name, owner string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + owner))
 	return hex.EncodeToString(sum[:16]) + " " + name
@@ -143,7 +144,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 			s.listener.notices.Receive(tag, number)
 			continue
 		}
-		var replaced bool // The address may have moved to another server.
+		var replaced bool // by a new primary, to which the address may lead by now
 		ctx, cancel = context.WithTimeout(s.ctx, listenTimeout)
 		err = conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('transaction_read_only')::bool", pgx.QueryExecModeExec).Scan(&replaced)
 		cancel()
@@ -153,8 +154,8 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// tell notifies the owners that a function of the server has named, in the background and in order.
-// After an error they learn of it when they renew.
+// tell sends the notices that a function of the server has returned, in the background and in
+// order. After an error the owners learn of it when they renew.
 func (s *Store) tell(told []string) {
 	if len(told) == 0 {
 		return

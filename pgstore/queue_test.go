@@ -210,8 +210,8 @@ func TestTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// An exclusive request that has found a name free, and then waits for the row, is not granted beside
-// the slot that another transaction has made meanwhile.
+// An exclusive request that has found a name free, and then waits for the row, is not granted
+// beside the slot that another transaction has made meanwhile.
 func TestFreeUntilTheRowIsLocked(t *testing.T) {
 	t.Parallel()
 	s := open(t)

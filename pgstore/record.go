@@ -45,12 +45,12 @@ func records(holds []holdJSON) (all []driver.Record) {
 	return all
 }
 
-// encodeMetadata makes a JSON object, nil if there is nothing in it.
+// encodeMetadata makes a JSON object, or returns nil if there is no metadata.
 func encodeMetadata(metadata map[string]string) *string {
 	if len(metadata) == 0 {
 		return nil
 	}
-	text, _ := json.Marshal(metadata) // Strings have a form in JSON.
+	text, _ := json.Marshal(metadata) // A map of strings causes no error.
 	object := string(text)
 	return &object
 }

@@ -17,8 +17,8 @@ import (
 
 const (
 	// graceTime is how long a call may go on after its deadline, so that a statement completes
-	// unless the server or the network hangs, even where others keep the disk busy. Then its
-	// outcome is known, the connection is not broken off, and no later request overtakes it.
+	// unless the server or the network hangs, even on a busy disk. The outcome of a completed
+	// statement is known, its connection stays open, and no later request overtakes it.
 	graceTime = time.Second
 
 	// maxTries bounds the tries on connections that turn out to be of no use.
@@ -38,9 +38,9 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, err
 }
 
-// acquireInTime is the pool as a source, or one connection beside it if the pool has none free
-// after a second, or half of the time of a renewal, so that no lock is lost while other work uses up
-// the pool. If that connection leads around a pooler, it comes first.
+// acquireInTime is the pool as a source, or the spare connection if the pool has none free within a
+// second, or within half of the time of the call, so that no lock is lost while other work uses up
+// the pool. A spare connection of Options.Listen comes first, and the pool after it.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	from, other, patience := s.acquire, s.spare.Acquire, time.Second
 	if s.direct != nil {
@@ -70,9 +70,9 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(graceTime))
 }
 
-// query runs one statement, in a transaction of its own, and returns its rows. The text has the
-// schema as @. Statements are prepared if the pool prepares its own, until it turns out that a
-// pooler in the path has no prepared statements.
+// query runs one statement, in a transaction of its own, and returns its rows. In the text @ is the
+// schema. Statements are prepared if the pool prepares its own, until an error shows that a pooler
+// in the path has no prepared statements.
 func query[T any](ctx context.Context, s *Store, from source, text string, args []any, row pgx.RowToFunc[T]) (all []T, err error) {
 	err = s.run(ctx, from, func(c *pgx.Conn) error {
 		sent := args
@@ -88,9 +88,9 @@ func query[T any](ctx context.Context, s *Store, from source, text string, args 
 	return all, err
 }
 
-// run runs a transaction on a connection. It runs the transaction again if that is certain to have
-// had no effect, and may succeed then: the server has undone it in favor of another one, or the
-// connection was cut off before, or leads to a server that is a standby by now.
+// run runs a transaction on a connection. It runs the transaction again if it has certainly had no
+// effect and may succeed now: the server has undone it in favor of another one, the connection was
+// cut before, a prepared statement was missing, or the server takes no writes.
 func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) error {
 	for try := 0; ; try++ {
 		c, err := from(ctx)
@@ -104,12 +104,12 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 		case "40001", "40P01":
 			again = true
 		case "26000", "42P05":
-			// A prepared statement does not exist, or exists already: a pooler has put another
-			// server process behind the connection.
+			// A prepared statement does not exist, or exists already: a pooler has led
+			// the connection to another server process.
 			s.unprepared.Store(true)
 			again = prepared
 		case readOnly, noPlaces:
-			closeConn(c.Conn()) // The pool makes another, which the address may lead to the new primary.
+			closeConn(c.Conn()) // The pool dials again: the address may lead to a new primary by now.
 			again = try < maxTries
 		}
 		c.Release()

@@ -26,9 +26,9 @@ type Options struct {
 	// to exclude each other need the same. It belongs to the locks alone: [Store.Migrate] makes it.
 	Schema string
 
-	// Listen is the URL of the same database at the server itself, if the connections of the pool
-	// lead to a pooler. On one connection there the store listens for notices, and on one more it
-	// renews locks while other work uses up the pool. "" means the address of the pool.
+	// Listen is the URL of the same database at the server itself, if the connections of the
+	// pool lead to a pooler. The store listens for notices on one connection there, and renews
+	// locks on another one. "" means the address of the pool.
 	Listen string
 }
 
@@ -37,7 +37,7 @@ type Options struct {
 type Store struct {
 	pool       *pgxpool.Pool
 	ownsPool   bool            // Close closes the pool as well
-	spare      *pgxpool.Pool   // of one connection: for renewals that find no other, and the listener's
+	spare      *pgxpool.Pool   // makes one connection for acquireInTime, and that which listens
 	direct     *pgx.ConnConfig // of Options.Listen, or nil
 	schema     string
 	quoted     string // the schema, for SQL
@@ -45,12 +45,12 @@ type Store struct {
 	listener   listener
 	acquires   *batch.Queue[*call]
 	releases   *batch.Queue[*call]
-	unprepared atomic.Bool  // there is a pooler without prepared statements
+	unprepared atomic.Bool  // statements are not prepared, for a pooler in the path
 	sweptAt    atomic.Int64 // Unix time
 
 	ctx        context.Context // ends at Close
 	stop       context.CancelFunc
-	mu         sync.Mutex // for stop and background.Add
+	mu         sync.Mutex // for stop and background.Go
 	background sync.WaitGroup
 }
 
@@ -85,7 +85,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 		return s
 	}
 	config := pool.Config()
-	// By that mode an unnamed statement is described and executed apart, as a pooler cannot know.
+	// That mode describes an unnamed statement and executes it in two transactions. Between
+	// them a pooler may give the server process to another client.
 	s.unprepared.Store(config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec)
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	if s.direct != nil {
@@ -98,8 +99,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 }
 
 // NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool
-// of its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). Each
-// time it makes a connection it takes one of db for a moment, which shows the address.
+// of its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). To
+// make a connection, the store takes one of db for a moment and copies its configuration.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	config, err := pgxpool.ParseConfig("host=localhost")
 	if db == nil || err != nil {
@@ -162,7 +163,7 @@ func (s *Store) Guarantees() driver.Guarantees {
 }
 
 // Close implements [driver.Store]. It ends the notices, waits until the notifications of earlier
-// calls are sent, and closes the pool if the store was opened from a URL.
+// calls are sent, and closes the pool if that is the store's own.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.ctx.Err() != nil
