@@ -11,9 +11,10 @@
 //
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
-// its time: the first every 0.1 s, the second every 0.4 s, the fifth every 2.5 s, those behind every
-// 7 s. A hundred in one Store look every second. A process that hangs or is stopped keeps its locks
-// until their TTL, and a place for 20 s at most. Detached holds outlive their process, until then.
+// its time: the first every 0.1 s, the second every 0.4 s, the eighth every 6.4 s, those behind
+// every 7 s. Each of a hundred in one Store looks once a second at most. A process that hangs or is
+// stopped keeps its locks until their TTL, and a place for 20 s at most. A detached hold outlives
+// its process, until its TTL.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after
@@ -26,8 +27,8 @@
 // those of some other names, too. After a power loss they need a file system that keeps the name of
 // a new file with an fsync of its contents, as those with a journal do.
 //
-// Expiry is counted on the clock of the boot, which goes on while the host is suspended. The wall
-// clock tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
+// Expiry is counted on the boot clock, which goes on while the host is suspended. The wall clock
+// tells one boot from the next in containers that have a boot id of their own (LXC, Incus,
 // systemd-nspawn). Among these, a step of it by more than 10 s ends keeps, and the detached holds
 // of processes that have ended. Before Linux 6.3, a process that has made a time namespace and not
 // entered it (unshare --time without --fork) must not use the store.
@@ -49,9 +50,10 @@
 // file locks work over the network, clocks and boots do not.
 //
 // Moving the folder, or one above it, frees its locks, as deleting it does. Deleting one of the
-// files frees the locks in it, and their tokens go on from the time of day; deleting the file of a
-// session, those that its Store has. Programs that have opened a file go on with it when it is moved
-// elsewhere, so two may hold a lock. A program that cleans up /tmp must leave the folder alone.
+// files frees the locks in it, and their tokens go on from the time of day. Deleting the file of a
+// session frees the locks of its Store. Programs that have opened a file go on with it when it is
+// moved elsewhere, so two may hold a lock. A program that cleans up /tmp must leave the folder
+// alone.
 //
 // A file that the store has not written, or that has another name elsewhere (cp -l), is an error,
 // [driver.ErrCorrupt], that names the file. The names in the other files are not affected.
@@ -72,8 +74,8 @@
 //
 // The folder has up to 64 files (locks-…), with a line of JSON for each hold and place, and a named
 // pipe for each open Store (session-…, a file on Windows). FAT has no named pipes, and cannot be
-// used. A folder that an older version has used is refused, and older versions refuse one of this
-// version.
+// used. A folder that an older version has used is refused. Older versions refuse one of this
+// version, for the empty folder in it (locks).
 //
 // # Other users
 //
@@ -87,8 +89,8 @@
 // The members of a group that may write the folder are trusted. Each of them can take, break and
 // block every lock, see its holder and metadata, and make records lie. Of owner secrets the folder
 // has the SHA-256. No link in the folder leads a process out of it, and no file is written, or
-// given other permissions, that has another name elsewhere or was moved there. A sticky folder is
-// refused, since its users may not replace each other's files.
+// given other permissions, that has another name elsewhere or was moved there. A sticky folder that
+// a group may write is refused, since its users may not replace each other's files.
 //
 // A user with the right to read the folder alone sees when it changes, and opens no file: so that
 // user blocks no lock, and sees no holder. A user with the right to write a folder above can put

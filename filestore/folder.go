@@ -25,9 +25,9 @@ type folder struct {
 }
 
 // currentFolder returns the store's folder and its session. It opens the folder when it is first
-// needed, and again when its path leads to another one or the session was deleted. With makes it makes what is missing;
-// otherwise a missing folder is fs.ErrNotExist, and the session may be nil. A path that cannot be
-// looked at for a moment is an error of the request, and the locks stay.
+// needed, and again when its path leads to another one or the session was deleted. With makes it
+// makes what is missing. Otherwise a missing folder is fs.ErrNotExist, and a missing session nil. A
+// path that cannot be examined for a moment is an error of the request, and the locks stay.
 func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -71,7 +71,7 @@ func (s *Store) openFolder() (*folder, error) {
 	if err == nil {
 		err = s.checkFolder(s.dir, f.self)
 	}
-	if _, isNew := f.Lstat("sessions"); err == nil && isNew == nil {
+	if sessions, _ := f.Lstat("sessions"); err == nil && sessions != nil {
 		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
 			"and delete what is in it, or name another folder", driver.ErrUnsupported, s.dir)
 	}
@@ -89,7 +89,8 @@ func (s *Store) openFolder() (*folder, error) {
 	return f, nil
 }
 
-// older is a folder that older versions have made beside "sessions", and now refuse.
+// older is an empty folder. Older versions take it for the locks of still older ones, and refuse
+// the folder that it is in.
 const older = "locks"
 
 // close ends the session. The files of locks are closed when nothing uses them any more.
@@ -100,9 +101,10 @@ func (f *folder) close() {
 	f.Root.Close()
 }
 
-// checkFolder returns an error unless the folder is on no network file system, belongs to this user
-// or to root, and is not writable for everybody. A group may write it if its members may replace
-// each other's files. info is that of the folder at path, or of the one above it if it is missing.
+// checkFolder returns an error if the folder is on a network file system, belongs to another user
+// than this one and root, or is writable for everybody. A group may write it if its members may
+// replace each other's files. The path is that of the folder, or of the nearest one above it that
+// exists, and info is what is there.
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)
 	if err != nil {
@@ -144,7 +146,7 @@ func nearestExisting(path string) string {
 	}
 }
 
-// makeFolder makes the missing parts of the path, for this user alone. It follows no link that
+// makeFolder makes the missing folders of the path, for this user alone. It follows no link that
 // leads out of the folder above them.
 func (s *Store) makeFolder() error {
 	path := nearestExisting(s.dir)
@@ -167,8 +169,8 @@ func (s *Store) makeFolder() error {
 // path is for messages: no file is opened by it.
 func (f *folder) path(file string) string { return filepath.Join(f.store.dir, file) }
 
-// open opens a file of the store, or a pipe, to write to it. It refuses what is of another kind and
-// what has another name elsewhere: somebody may have put it there to have it written.
+// open opens a file of the store to write to it. It refuses what is of another kind, and what has
+// another name elsewhere: somebody may have put it there to have it written.
 func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, error) {
 	opened, err := f.OpenFile(file, flags, 0)
 	if err != nil {
@@ -200,9 +202,9 @@ func (f *folder) create(file string) (*os.File, error) {
 	return made, nil
 }
 
-// share gives a new file the permissions of the folder's files, whatever the umask, and its group.
-// One to which this user cannot give that group is for this user alone: those of the user's own
-// group need not be allowed to write the folder. It closes and deletes one for which it cannot.
+// share gives a new file the group of the folder and the permissions of its files, whatever the
+// umask. If this user cannot give it that group, it is for this user alone: the group that it has
+// may have no right to write the folder. After an error the file is closed and deleted.
 func (f *folder) share(made *os.File, file string) error {
 	mode := f.mode
 	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {

@@ -378,7 +378,7 @@ func TestGarbageInASession(t *testing.T) {
 	awaitTurn(t, "the next", s, req, notices)
 }
 
-// A folder of the second edition is refused, and stays as it is.
+// A folder of an older version is refused, and stays as it is.
 func TestOldFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {

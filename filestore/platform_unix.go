@@ -67,8 +67,8 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return nil, err
 }
 
-// openInbox opens the file of a session to write to it, if its process lives, and is errDead
-// otherwise.
+// openInbox opens the file of a session to write to it. The error is errDead if the process of the
+// session is dead.
 func (f *folder) openInbox(file string) (*os.File, error) {
 	inbox, err := f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
 	if errors.Is(err, syscall.ENXIO) {

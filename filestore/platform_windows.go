@@ -86,10 +86,10 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return inbox, nil
 }
 
-// openInbox opens the file of a session to write to it, if its process lives, and is errDead
-// otherwise. It uses a shared lock, so that two looks at the same time do not take each other for
-// the process. It removes the file of a dead session under that lock: a session that is being made
-// finds its file there for good, or missing.
+// openInbox opens the file of a session to write to it. The error is errDead if the process of the
+// session is dead. It uses a shared lock, so that two looks at the same time do not take each other
+// for the process. It removes the file of a dead session under that lock: a session that is being
+// made finds its file there for good, or missing.
 func (f *folder) openInbox(file string) (*os.File, error) {
 	inbox, err := f.open(file, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestSessionBesideSweeps(t *testing.T) {
 
 // TestKilledAnywhere kills a process that does nothing but take, renew and release a lock, again
 // and again: whatever it was about, the lock is free after it, and tokens go on rising. In the end
-// no file is left but those of names in use.
+// no session of a dead process is left.
 func TestKilledAnywhere(t *testing.T) {
 	kills := 20
 	if os.Getenv("TEST_WHOLE") != "" {
@@ -83,7 +83,7 @@ func TestKilledAnywhere(t *testing.T) {
 		last = max(last, next(t, s, name))
 		rises(t, "after the child", &last, next(t, s, fmt.Sprint("for ", i)))
 	}
-	eventually(t, "only files of names in use are left", func() bool {
+	eventually(t, "no session of a dead process is left", func() bool {
 		again := openTest(t, dir) // It sweeps when it takes its first lock.
 		last = max(last, next(t, again, "name 0"))
 		_ = again.Close()
@@ -356,8 +356,8 @@ func TestRenewSome(t *testing.T) {
 }
 
 // The limit of this store: a lock that is held is free once its file, or that of the session, is
-// deleted. The tokens distinguish the two holders, and the first learns of it when it renews. What is
-// acquired after it excludes others.
+// deleted. The tokens distinguish the two holders, and the first learns of it when it renews. What
+// is acquired after it excludes others.
 func TestDeletedFile(t *testing.T) {
 	for what, deleted := range map[string]func(s *Store) string{
 		"locks":   func(s *Store) string { return s.pathOf("name") },

@@ -18,15 +18,15 @@ import (
 // entry to its end. When the process dies, the kernel closes the file, and all can see that the
 // entries of the session are over, save detached holds. So they are when the file is missing.
 //
-// The Store gets notices through the file: others write a line into it with the hash of the owner of
-// an entry, and a token. On Unix it is a named pipe, so that the Store waits for them without a look.
+// The file is the inbox of the Store: a notice is a line that others write into it, with the hash
+// of the owner of an entry and a token. On Unix it is a named pipe, and nobody polls it.
 type session struct {
 	folder  *folder
 	id      string
 	file    *os.File
 	closing context.Context // ends with the session
 	end     context.CancelFunc
-	running sync.WaitGroup // what receives and sweeps
+	running sync.WaitGroup // receive and sweep
 
 	mu    sync.Mutex      // never held while the disk is used
 	looks map[string]bool // the places that are to look, by the hash of the owner
@@ -46,11 +46,11 @@ func sessionFile(id string) string { return "session-" + id }
 
 // openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
-	_ = f.Mkdir(older, 0o700) // It keeps older versions out that come later.
+	_ = f.Mkdir(older, 0o700)
 	for tries := 20; ; tries-- {
 		id := rand.Text()
 		file, err := f.makeInbox(sessionFile(id))
-		if err != nil && tries > 0 { // Others have swept it, or dead sessions have filled the disk.
+		if err != nil && tries > 0 { // Another Store has swept it, or dead sessions have filled the disk.
 			f.sweep()
 			continue
 		}
@@ -67,9 +67,9 @@ func (f *folder) openSession() (*session, error) {
 
 var errDead = errors.New("the process has ended")
 
-// reach sends a notice to a session, unless that is "", and reports whether its process may be
-// alive. It removes the file of a dead one. With an error, such as that of a process that can open
-// no more files, it is not known. A notice that is lost costs the owner of the entry some time.
+// reach sends a notice, or none if it is "", to a session, and reports whether its process may be
+// alive. It removes the file of a dead one. An error, such as that this process can open no more
+// files, leaves it open. A notice that is lost costs the owner of the entry some time.
 func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {
@@ -86,7 +86,7 @@ func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	return true, f.notApplied("examine", sessionFile(id), err)
 }
 
-// sweep looks at some of the files in the folder, and deletes those of dead sessions.
+// sweep deletes the files of dead sessions among some of those in the folder.
 func (f *folder) sweep() {
 	files, _ := fs.ReadDir(f.FS(), ".")
 	for _, i := range mathrand.Perm(len(files))[:min(64, len(files))] {
@@ -96,15 +96,15 @@ func (f *folder) sweep() {
 	}
 }
 
-// note keeps what there is to know of the entry of an actor, or that it has none. The owner of a
-// place is told to look again later. The more places a Store has, the less often each of them looks.
+// note has the notices of the actor's entry passed on until its end. For one of the first places it
+// also sends a notice to look, later: the more of them a Store has, the later.
 func (s *session) note(st *state) {
-	registry, who, i := &s.folder.store.notices, st.who, st.index()
+	mailbox, who, i := &s.folder.store.notices, st.who, st.index()
 	if i < 0 || st.queue.Entries()[i].Kept {
-		registry.Forget(who.name, who.owner)
+		mailbox.Forget(who.name, who.owner)
 		return
 	}
-	registry.Expect(who.name, who.owner, st.queue.Entries()[i].Until-st.now)
+	mailbox.Expect(who.name, who.owner, st.queue.Entries()[i].Until-st.now)
 	position := i + 1 - len(st.queue.Holds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,12 +116,12 @@ func (s *session) note(st *state) {
 		s.mu.Lock()
 		delete(s.looks, who.hash)
 		s.mu.Unlock()
-		registry.Send(who.name, who.owner, 0)
+		mailbox.Send(who.name, who.owner, 0)
 	})
 }
 
-// receive receives the notices that others write into the file, until the session is closed. What
-// is no notice is passed over.
+// receive passes on the notices that others write into the file, until the session is closed. It
+// ignores what is no notice.
 func (s *session) receive() {
 	for lines := bufio.NewReader(s.file); ; {
 		line, err := lines.ReadSlice('\n')
@@ -141,7 +141,7 @@ func (s *session) receive() {
 	}
 }
 
-// isDeleted reports whether somebody has deleted the file: for others the process is dead then.
+// isDeleted reports whether the file of a session was deleted: for others the process is dead then.
 func (s *session) isDeleted() bool {
 	if s == nil {
 		return false
@@ -156,5 +156,5 @@ func (s *session) close() {
 	putLine(s.file, "\n") // wakes receive
 	s.running.Wait()
 	s.file.Close()
-	_, _ = s.folder.reach(s.id, "") // It removes a dead one.
+	_, _ = s.folder.reach(s.id, "") // It removes the file, unless a child has it.
 }

@@ -20,35 +20,35 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
-// A shard is one of the files that have the locks, as the request that has its turn in this Store
-// uses it, under the kernel lock of the file. Each name has one of them. It has lines of JSON: a
-// header, and one for each hold and place of its names, in any order.
+// A shard is one of the files that have the locks. A request uses it when it has its turn in this
+// Store, under the kernel lock of the file. Each name belongs to one shard. A shard has lines of
+// JSON: a header, and one for each hold and place of its names, in any order.
 //
 //	{"holdfast":1,"boot":"…","boot_began_ms":9,"mark":9,"flushed":9,"last_token":9}
-//	{"token":               9,"tokens": 1,"limit":         1,"until_ns":                  9,"kept":false,"detached":false,"session":"…","owner_sha256":"…","name":"deploy","since":"…","holder":"…"}
+//	{"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…",…
+//	   …"owner_sha256":"…","name":"deploy","since":"…","holder":"…"}
 //
-// What the rule knows of an entry comes first, and is as long in every line: a request, which reads
-// all entries of its name, finds it without a look at the rest, and changes it in place. The rest
-// never changes. Spaces and ends of lines are between the lines.
+// What the rule knows of an entry comes before its name, and has the same length in every line: a
+// request, which reads all entries of its name, finds it without a look at the rest, and changes it
+// in place. The rest never changes. Between lines there are spaces and ends of lines.
 //
-// Each line lies in one page. So a kill leaves the former line or the new one: the kernel writes what
-// is in one page whole or not at all. Each line is a change of its own: nothing but its end makes an
-// entry a hold.
+// Each line lies in one page, which the kernel writes whole or not at all: a kill leaves the former
+// line or the new one. Each line is a change of its own: an entry becomes a hold when others end,
+// and its line stays as it is.
 type shard struct {
 	folder *folder
 	name   string   // of the file
 	file   *os.File // nil until it is needed
 
-	// The memory of these stays: a waiting process then has few pages that are in use.
+	// These are of the last request. The next one uses their memory again.
 	text    []byte  // the contents, up to the end of a page
-	entries []entry // of the name of the request
+	entries []entry // of the name
 	size    int     // of the file
 }
 
-// A header makes the tokens of all names of a shard.
-//
-// A power loss forgets what was not flushed. So Mark is well ahead of the tokens, and it is flushed
-// before a token above the former mark is granted. In the next boot tokens begin above it.
+// A header has what the tokens of all names of a shard are made from. A power loss forgets what was
+// not flushed. So a Mark well ahead of the tokens is flushed before a token above the former one is
+// granted. In the next boot tokens begin above it.
 type header struct {
 	Format int `json:"holdfast"`
 	bootMark
@@ -57,9 +57,8 @@ type header struct {
 	Last    int64 `json:"last_token"`
 }
 
-// lineData is what a line has beside what the rule knows of the entry. The Owner of an entry is the
-// SHA-256 of the secret, so that the right to read the folder is no right to release the holds in
-// it.
+// lineData is what the store knows of an entry beside what the rule knows. The Owner of an entry is
+// the SHA-256 of the secret: a right to read the folder is none to release the holds in it.
 type lineData struct {
 	session  string // gets the notices, and ends the entry when its process dies
 	detached bool   // the session does not end it
@@ -84,13 +83,9 @@ type publicData struct {
 const (
 	shardCount = 64
 
-	format = 1 // One that this version must not misread gets another number.
+	format = 1 // A format that this version would misread gets another number.
 
-	entryText = `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%s","owner_sha256":"%s",`
-
-	// pageSize is the size of what the kernel writes whole or not at all when the process is
-	// killed. Every entry that a Client makes is shorter.
-	pageSize   = 4096
+	pageSize   = 4096    // Every entry that a Client makes is shorter.
 	headerSize = 512     // A disk writes it whole or not at all.
 	mostSize   = 8 << 20 // of a shard
 
@@ -98,19 +93,19 @@ const (
 	markLead = int64(10 * time.Minute / time.Microsecond)
 )
 
-// publicAt is how long the part of a line is that the rule knows.
+// publicAt is the length of what a line has before the name.
 var publicAt = len(encodeEntry(&entry{Owner: hashOf(""), Data: lineData{session: hashOf("")[:sessionIDLen]}}))
 
 var blanks = append(bytes.Repeat([]byte(" "), pageSize-1), '\n')
 
-// wholePages returns the size of the pages that have a size.
+// wholePages returns a size rounded up to whole pages.
 func wholePages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
 
 func shardFile(number int) string { return fmt.Sprintf("locks-%02d", number) }
 
-// lock waits for the kernel lock and takes it. The kernel serves those that wait in order. With
-// makes it makes a file that is missing, which otherwise is fs.ErrNotExist. It never gives other
-// permissions to a file that it finds, which may have been moved there.
+// lock waits for the kernel lock and takes it. The kernel serves those that wait in order. A file
+// that is missing is made with makes, and fs.ErrNotExist otherwise. The permissions of a file that
+// is there stay as they are: it may have been moved there.
 func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 	const step, timeout = time.Millisecond, 100 * time.Millisecond
 	for waited, isNew := time.Duration(0), false; ; {
@@ -128,7 +123,7 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 		}
 		switch {
 		case waited < timeout && (errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission)):
-			waited += step // The process of another user has just made it, and it gets its permissions.
+			waited += step // Another user has just made it, and it has not got its permissions yet.
 			time.Sleep(step)
 		case err != nil:
 			return nil, sh.folder.notApplied("lock", sh.name, err)
@@ -137,7 +132,7 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 			return nil, sh.folder.corrupt(sh.name, linked)
 		case namesOf(info) == 0: // It was deleted, and another may be in its place.
 		case !isNew && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode:
-			_ = sh.folder.Remove(sh.name) // Its maker has not come further, and it is made anew.
+			_ = sh.folder.Remove(sh.name) // Its maker may have been killed. It is made anew.
 		default:
 			return info, nil
 		}
@@ -146,10 +141,10 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 	}
 }
 
-// read reads the shard, and the entries of the name of the actor. It drops the lines of other names
-// that have ended by their time, and those of an earlier boot, as are the processes that made those.
+// read reads the shard, and the entries of the name of the actor. It drops the entries of other
+// names whose time is over, and those of an earlier boot, whose processes are dead.
 func (st *state) read(info fs.FileInfo) error {
-	sh, h, host := st.shard, &st.header, &st.folder.store.host
+	sh, h, host := st.shard, &st.header, &st.shard.folder.store.host
 	if info.Size() > mostSize {
 		return sh.folder.corrupt(sh.name, notOurs)
 	}
@@ -158,7 +153,7 @@ func (st *state) read(info fs.FileInfo) error {
 	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
 		return sh.folder.notApplied("read", sh.name, err)
 	}
-	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // Otherwise nothing was granted yet.
+	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // else nothing was granted yet
 		err := json.Unmarshal(sh.text[:min(sh.size, headerSize)], h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
@@ -219,8 +214,8 @@ func (st *state) restore(entries []*entry) {
 	}
 }
 
-// write makes the shard that of the state, which a verb has changed. The line of the actor comes
-// last: if something fails, its entry is what it was.
+// write writes what a verb has changed. The line of the actor comes last: if something fails, its
+// entry is what it was.
 func (st *state) write() error {
 	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.index()
 	at, line := 0, []byte(nil) // of the actor
@@ -246,7 +241,7 @@ func (st *state) write() error {
 		if h.Last > h.Flushed { // No mark covers its token.
 			h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
 			if err = putHeader(); err == nil {
-				err = sh.folder.notApplied("flush", sh.name, st.folder.store.host.flush(sh.file))
+				err = sh.folder.notApplied("flush", sh.name, sh.folder.store.host.flush(sh.file))
 			}
 			h.Flushed = h.Mark
 		}
@@ -271,7 +266,7 @@ func (st *state) write() error {
 	return nil
 }
 
-// line returns the line at an offset, with its end, or what is left of the page.
+// line returns the line at an offset, with its end, or the rest of the page if it has none.
 func (sh *shard) line(at int) []byte {
 	page := sh.text[at:wholePages(at+1)]
 	if end := bytes.IndexByte(page, '\n'); end >= 0 {
@@ -280,7 +275,7 @@ func (sh *shard) line(at int) []byte {
 	return page
 }
 
-// room returns where a line of a size fits: in the first gap that is large enough, or in a new page.
+// room returns where a line of a size fits: the first gap that is large enough, or a new page.
 func (sh *shard) room(size int) (at int, err error) {
 	for at = headerSize; at < len(sh.text); at += len(sh.line(at)) {
 		if end := at + size; end <= wholePages(at+1) && len(bytes.TrimLeft(sh.text[at:end], " \n")) == 0 {
@@ -297,7 +292,7 @@ func (sh *shard) room(size int) (at int, err error) {
 	return at, nil
 }
 
-// put writes a line, or what is between lines, if that is not there.
+// put writes a line, or the blanks between lines, unless the file has them already.
 func (sh *shard) put(at int, line []byte) error {
 	end, begin := at+len(line), min(at, sh.size)
 	if bytes.Equal(sh.text[at:end], line) {
@@ -314,12 +309,13 @@ func (sh *shard) put(at int, line []byte) error {
 	return nil
 }
 
-// encodeEntry returns the part of a line that the rule knows.
+// encodeEntry returns what a line has before the name.
 func encodeEntry(e *entry) []byte {
-	return fmt.Appendf(nil, entryText, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
+	return fmt.Appendf(nil, `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%s","owner_sha256":"%s",`,
+		e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
 }
 
-// decodeEntry reads that part. Texts are left to the caller, which needs few of them.
+// decodeEntry reads a line up to the name. The caller, which needs few of the texts, copies them.
 func decodeEntry(line []byte) (e entry, session, owner []byte, ok bool) {
 	if len(line) <= publicAt || line[len(line)-1] != '\n' {
 		return e, nil, nil, false
@@ -351,16 +347,18 @@ func decodeEntry(line []byte) (e entry, session, owner []byte, ok bool) {
 	return e, session, owner, ok
 }
 
-// decodePublic returns what people see of an entry, as far as it can be read.
+// decodePublic returns what people see of an entry, as far as it can be read. If a terminal would
+// obey a part of it, that is the name alone.
 func (d *lineData) decodePublic() (public publicData) {
 	_ = json.Unmarshal(slices.Concat([]byte("{"), d.public), &public)
-	if strings.ContainsFunc(public.Holder+fmt.Sprint(public.Metadata), unicode.IsControl) { // Somebody else has written it.
+	if strings.ContainsFunc(public.Holder+fmt.Sprint(public.Metadata), unicode.IsControl) {
 		return publicData{Name: public.Name}
 	}
 	return public
 }
 
-// encodeJSON returns value on one line, in which no "<" and "&" takes six bytes.
+// encodeJSON returns value on one line. It leaves "<" and "&" as they are: escaped, each takes six
+// bytes.
 func encodeJSON(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

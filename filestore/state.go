@@ -18,38 +18,37 @@ import (
 
 // A state is that of a name, while a request has the kernel lock of its shard.
 type state struct {
-	folder *folder
-	shard  *shard
-	who    actor
-	own    *session      // of this Store; nil if it needs none
-	now    time.Duration // of the boot clock, since the shard was locked
+	shard *shard
+	who   actor
+	own   *session      // of this Store; nil if there is none yet
+	now   time.Duration // by the boot clock, when the shard had been locked
 
-	living  map[string]bool // the sessions that were examined
-	failure error           // of the first that could not be
+	living  map[string]bool // whether the process of a session lives, if it was examined
+	failure error           // the first error of examining one
 
 	header header
 	former []*entry // of the name, as they were read
 	queue  queue
-	broken []entry
+	broken []entry // what a Break has ended
 }
 
-// An actor is the owner of a request. Without an owner it is a look at a name, and without a name a
-// look at all of a shard.
+// An actor is the owner that a request is of, and the name that it is for. Lookup and Break have no
+// owner. List has no name either: it is for all of a shard.
 type actor struct {
 	shard       int
 	name, owner string
-	hash        string // what is written of the owner
+	hash        string // of the owner, which is all that leaves the process; "" for none
 	prefix      []byte // with which the public part of each line of the name begins
 }
 
-// anyone is the actor of a request for a name that no owner makes.
+// anyone returns the actor of a request without an owner.
 func anyone(name string) actor {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return actor{shard: int(h.Sum32() % shardCount), name: name, prefix: fmt.Appendf(nil, `"name":%s,`, encodeJSON(name))}
 }
 
-// newActor returns the actor of a request. Only the hash of the owner leaves the process.
+// newActor returns the actor of a request of an owner.
 func newActor(name, owner string) actor {
 	who := anyone(name)
 	who.owner, who.hash = owner, hashOf(owner)
@@ -61,20 +60,20 @@ func hashOf(owner string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// isAlive reports whether the process of a session lives. It looks at each session once.
+// isAlive reports whether the process of a session may be alive. It looks at each session once.
 func (st *state) isAlive(id string) bool {
 	alive, isKnown := st.living[id]
 	if !isKnown {
 		var err error
-		alive, err = st.folder.reach(id, "")
+		alive, err = st.shard.folder.reach(id, "")
 		st.living[id], st.failure = alive, cmp.Or(st.failure, err)
 	}
 	return alive
 }
 
 // bury drops what has ended, and the entries of dead processes right before the actor: those among
-// the holds and the first place, or the place before its own. It reports whether there were any.
-// Each place looks at those before it, so the dead elsewhere are dropped by others.
+// the holds and the first place, or the place before its own. It reports whether it has dropped one
+// of a dead process. Those elsewhere are dropped by the places right behind them.
 func (st *state) bury() (found bool) {
 	for again := true; again; {
 		again = false
@@ -96,7 +95,7 @@ func (st *state) bury() (found bool) {
 
 // acquire makes the entry of a request, whose Owner is the hash of the actor.
 func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
-	wall := st.folder.store.host.wall()
+	wall := st.shard.folder.store.host.wall()
 	public := encodeJSON(publicData{Name: req.Name, Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
 	data := lineData{session: st.own.id, detached: req.Detached, public: append(public[1:], '\n')}
 	tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, wall.UnixMicro())}
@@ -133,7 +132,7 @@ func (st *state) index() int {
 	return slices.IndexFunc(st.queue.Entries(), func(e *entry) bool { return e.Owner == st.who.hash })
 }
 
-// breakHolds ends the hold or keep that has a token, or all for 0, and returns what it ended.
+// breakHolds ends the hold or keep with a token, or all for 0, and returns what it has ended.
 func (st *state) breakHolds(token int64) (records []driver.Record) {
 	st.bury()
 	st.broken, _ = st.queue.Break(token, st.now)
@@ -152,7 +151,7 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// all returns the holds and keeps of all names, of a state that has the entries of the whole shard.
+// all returns the holds and keeps of all names, where the actor has none.
 func (st *state) all() (records []driver.Record, err error) {
 	entries := map[string][]*entry{}
 	for _, e := range st.former {
@@ -161,7 +160,7 @@ func (st *state) all() (records []driver.Record, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
-			return nil, st.folder.corrupt(st.shard.name, notOurs)
+			return nil, st.shard.folder.corrupt(st.shard.name, notOurs)
 		}
 		st.who.name = name
 		st.restore(entries[name])
@@ -178,9 +177,9 @@ func (st *state) tell() {
 		switch {
 		case e.Kept || e.Owner == st.who.hash:
 		case st.own != nil && st.own.id == e.Data.session:
-			st.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
+			st.shard.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
 		default:
-			_, _ = st.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
+			_, _ = st.shard.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
 		}
 	}
 	for _, e := range st.queue.Holds() {

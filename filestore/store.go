@@ -31,7 +31,7 @@ type Store struct {
 	dir          string
 	allowNetwork bool
 	host         host
-	lookStep     time.Duration
+	lookStep     time.Duration // a constant outside of tests
 	notices      notices.Mailbox
 
 	turns     [shardCount]chan struct{} // full while a request uses the shard, and for good after Close
@@ -211,11 +211,11 @@ func (s *Store) Close() error {
 
 func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 
-// errHangs says why a request takes longer than microseconds.
+// errHangs is why a request takes longer than microseconds.
 var errHangs = errors.New("the disk hangs, or a process is stopped in the middle of a request")
 
-// do makes a request, and with makes what is missing for it. It may hang, and so is made on a
-// goroutine of its own. What becomes of it after the end of ctx is not known.
+// do makes a request on a goroutine of its own, since it may hang. With makes, the folder, the
+// session and the file are made if they are missing. When ctx ends first, the outcome is not known.
 func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if s.isClosed() {
 		return none, driver.ErrClosed
@@ -266,10 +266,7 @@ func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*s
 	case err != nil:
 		return err
 	}
-	st := &state{
-		folder: f, shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(),
-		living: map[string]bool{},
-	}
+	st := &state{shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(), living: map[string]bool{}}
 	if own != nil {
 		st.living[own.id] = true
 	}
@@ -277,10 +274,11 @@ func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*s
 		err = st.read(info)
 	}
 	if err == nil {
-		err = cmp.Or(verb(st), st.failure)
+		err = verb(st)
+		err = cmp.Or(err, st.failure)
 	}
-	if holds := st.queue.Holds(); len(holds) > 0 && holds[len(holds)-1].Data.waited { // It may be dead.
-		st.bury()
+	if holds := st.queue.Holds(); len(holds) > 0 && holds[len(holds)-1].Data.waited {
+		st.bury() // The process of a place that has become a hold may be dead.
 	}
 	if err == nil {
 		err = st.write()

@@ -43,9 +43,9 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// A power loss leaves of the files of names what it may leave, and of the clock what was flushed.
-// The wall clock has no battery. The folder can be used at once, and tokens rise, also those far
-// ahead of the clock and those of a block.
+// A power loss leaves of the lines what it may leave, and of the header what was flushed or written
+// since. The folder can be used at once, and tokens rise, also those far ahead of the clock and
+// those of a block.
 func TestPowerLoss(t *testing.T) {
 	f, dir, last, lastHigh := newFakeHost(), t.TempDir(), int64(0), int64(0)
 	for range 50 {

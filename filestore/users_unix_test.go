@@ -152,8 +152,8 @@ func TestRefusedLate(t *testing.T) {
 }
 
 // Files in the folder get its permissions and its group, whatever the umask and the user's own
-// group. A user with the right
-// to read the folder alone can open no file in it, and so can lock none.
+// group. A user with the right to read the folder alone can open no file in it, and so can lock
+// none.
 func TestPermissions(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)

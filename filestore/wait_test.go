@@ -87,8 +87,8 @@ func TestTold(t *testing.T) {
 	awaitTurn(t, "the death of the holder, to one that was far behind,", stores[last], reqs[last], notices[last])
 }
 
-// Without a look of a place, the end of one of several holds is told to the first waiter that lives,
-// that of a place to those behind it, and a break to the holder.
+// Without a look of a place, the end of one of several holds is told to the first waiter that
+// lives, that of a place to those behind it, and a break to the holder.
 func TestToldWithoutALook(t *testing.T) {
 	dir := t.TempDir()
 	s, other, dead, deadToo := openTest(t, dir), openTest(t, dir), openTest(t, dir), openTest(t, dir)
