@@ -21,9 +21,10 @@ var errAgain = errors.New("the owner has an entry already")
 
 // Acquire implements [driver.Store].
 //
-// One transaction takes a name that is free. Otherwise the reply has the queue, and if the owner
-// would hold, or has a Place, the next one makes an entry, whatever has come since. One without a
-// Place that does not hold is ended again. Another follows only if that one has changed nothing.
+// One transaction takes a name that is free. If the name is not free, the reply has the queue. If
+// the owner would hold then, or has a Place, the next transaction makes an entry, whatever has come
+// since. An entry that does not hold, without a Place, is ended again. A transaction is followed by
+// another only if it has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	switch {
 	case req.Limit < 0 || req.Tokens > 1:
@@ -70,7 +71,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		value, _ := json.Marshal(own)
 		own.key, own.value, own.lease = keys+strconv.Itoa(slot), string(value), l.id
 		conditions := []clientv3.Cmp{
-			// No cluster has lost its data, and nobody has deleted all keys of the prefix.
+			// It is false if the cluster has lost its data, or somebody has deleted all keys.
 			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(own.Base, 10)),
 			clientv3.Compare(clientv3.CreateRevision(own.key), "=", 0),
 		}
@@ -87,12 +88,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		if resp != nil && resp.Succeeded {
 			own.created, own.modified = found.revision, found.revision
 			next = found.with(own)
-			// What has the lease of a place is told, and renewed.
+			// A hold on the lease of a place is told by a notice, so that its owner renews it.
 			e.record, e.held = own, err == nil && next.waiting() == 0 && ttl >= req.TTL
-			if !e.held && req.Place == 0 { // Another came before it.
+			if !e.held && req.Place == 0 { // Another has come before it.
 				s.mu.Unlock()
 				if _, endErr := s.endEntry(ctx, e, 0, false); endErr != nil {
-					return res, fmt.Errorf("an entry that does not hold has not ended: %v", endErr) // It is in doubt.
+					return res, fmt.Errorf("an entry that does not hold has not ended: %v", endErr) // The outcome is open.
 				}
 				if err == nil {
 					res.Held = found.records[0].public(found.waiting())

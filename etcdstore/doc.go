@@ -14,8 +14,9 @@
 //
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
-// the client of that place is notified. So is that of a hold that is broken or deleted by hand,
-// from its age of 50 ms on. What a watch misses, as while a member hangs, the next renewal finds.
+// the client of that place is notified. So is the client of a hold that is broken or deleted by
+// hand, once the hold is 50 ms old. What a watch misses, as while a member hangs, the next renewal
+// finds.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
@@ -35,8 +36,9 @@
 // and one with NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that
 // it had shared, if that is longer than requested. Each change of the leader starts the time of all
 // leases anew, and a server of 3.4 ends one as much later as its wall clock was set back meanwhile.
-// None ends sooner. A ReleaseKeep that is sent again leaves an empty lease for the time of the keep.
-// A place whose key is deleted by hand may be told that it holds, until its renewal 0.1 s later.
+// None ends sooner. A ReleaseKeep that is sent again leaves an empty lease for the time of the
+// keep. A place whose key is deleted by hand may be told that it holds, until its renewal 0.1 s
+// later.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants

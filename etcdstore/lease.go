@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	slack = time.Second     // A lease is longer, so that one keep-alive a second serves all entries.
+	slack = time.Second     // A lease is longer by it, so that one keep-alive a second serves all entries.
 	grain = 4 * time.Second // slack, a second by rounding up, and what the server is late
 )
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
-// when one of them is made or renewed, so it prolongs them all: sweep ends those that were not
-// renewed themselves. The goroutine with Store.turn changes it, with Store.mu locked.
+// when one of them is made or renewed, which prolongs them all: sweep ends those that were not
+// renewed themselves. Store.mu guards it.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64     // 0 for one that is given up: entries leave it when they are renewed
@@ -33,7 +33,7 @@ type lease struct {
 }
 
 // lasts reports whether a lease certainly lasts until t. The monotonic clock stands still while the
-// system is suspended, so the wall clock counts as well. The caller holds Store.mu.
+// system is suspended, so the wall clock counts as well.
 func (l *lease) lasts(t time.Time) bool {
 	return !l.certain.Before(t) && !l.certain.Round(0).Before(t.Round(0))
 }
@@ -43,7 +43,7 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
-// caller whose turn it is grants the lease or keeps it alive, also for those that wait. What is
+// caller that has the turn requests a new one or keeps it alive, for those that wait, too. What is
 // certain counts from before the request.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	for hasTurn := false; ; hasTurn = true {

@@ -74,11 +74,11 @@ func (r *record) public(waiting int) driver.Record {
 type queue struct {
 	records  []*record
 	revision int64
-	known    *record // of the entry that it was read for, before
+	known    *record // the earlier record of the entry that it was read for
 }
 
-// decodeQueue returns the queue of a name by its keys, as they were read at a revision. One that is
-// as it is known need not be decoded again.
+// decodeQueue returns the queue of a name by its keys, as they were read at a revision. A record
+// that is as it is known is not decoded again.
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *record) (queue, error) {
 	q := queue{revision: revision, known: known}
 	for _, kv := range kvs {
@@ -108,7 +108,7 @@ func getInOrder(keys string, last int64) clientv3.Op {
 		clientv3.WithMaxCreateRev(last))
 }
 
-// readQueues reads the queues of entries, each up to the entry if that is known: of maxOps at most.
+// readQueues reads the queues of maxOps entries at most, each up to the entry if that is known.
 func (s *Store) readQueues(ctx context.Context, entries ...*entry) ([]queue, error) {
 	queues, known, ops := make([]queue, len(entries)), make([]*record, len(entries)), make([]clientv3.Op, len(entries))
 	s.mu.Lock()
@@ -196,7 +196,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 						yield(driver.Record{}, err)
 						return
 					}
-					left[id] = cmp.Or(max(d, 0), time.Second/2) // the server rounds down
+					left[id] = cmp.Or(max(d, 0), time.Second/2) // The server rounds down.
 				}
 				if rec.Remaining = left[id]; !yield(rec, nil) {
 					return

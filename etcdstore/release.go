@@ -20,8 +20,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	return s.endEntry(ctx, e, req.Keep, false)
 }
 
-// endEntry ends an entry, or has it kept, as it is known: a request that arrives late does nothing.
-// A sweep ends none that its owner, or another Store, has renewed meanwhile.
+// endEntry ends an entry, or has it kept, if it is still as this Store knows it: a request that
+// arrives late does nothing. A sweep ends none that has been renewed meanwhile, by this Store or
+// another.
 func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSweep bool) (ended bool, err error) {
 	isKept := false
 	for looks := keep > 0; !ended; looks = true {
@@ -41,7 +42,7 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 			s.mu.Unlock()
 			break
 		}
-		e.moving = max(e.moving, own.modified) // A Renew moves it: this request may arrive later.
+		e.moving = max(e.moving, own.modified) // A later Renew writes the key, before this request arrives.
 		s.mu.Unlock()
 		end := clientv3.OpDelete(own.key)
 		if isKept { // It gets a lease of its own.
@@ -80,7 +81,7 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 		}
 		records := []driver.Record{r.public(queues[0].waiting())}
 		resp, err := s.write(ctx, name, r.isUnchanged(), []clientv3.Op{clientv3.OpDelete(r.key)})
-		if err == nil && !resp.Succeeded { // It has got another lease, or has ended.
+		if err == nil && !resp.Succeeded { // The hold has got another lease, or has ended.
 			records, err = s.Break(ctx, name, r.token())
 		}
 		if err != nil {
@@ -100,14 +101,14 @@ type Lock interface {
 
 // Held returns the condition that a lock is held, for a transaction of the caller's in the same
 // cluster. What such a transaction changes, it changes as the holder, however late it arrives; no
-// token need be kept with the data. The lock must have been acquired through this Store, or a Renew
-// of it. The condition is false if it is known to be over.
+// token need be kept with the data. The lock must have been acquired or renewed through this Store.
+// The condition is false if the lock is known to be over.
 func (s *Store) Held(lock Lock) clientv3.Cmp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
 		if e.name == lock.Name() && e.held && e.record.token() == lock.Token() {
-			return e.record.isUnchanged()[1]
+			return clientv3.Compare(clientv3.Value(e.record.key), "=", e.record.value) // A renewal changes the revision.
 		}
 	}
 	return clientv3.Compare(clientv3.CreateRevision(s.baseKey), "<", 0)

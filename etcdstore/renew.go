@@ -18,9 +18,9 @@ import (
 type renewal struct {
 	driver.RenewRequest
 	*entry
-	end time.Time // until which the entry is to last
-	is  driver.Entry
-	err error
+	end    time.Time // until which the entry is to last
+	answer driver.Entry
+	err    error
 }
 
 // Renew implements [driver.Store]. One keep-alive, and one read after it, serve many entries.
@@ -61,15 +61,15 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries 
 	group.Wait()
 	for _, r := range renewals {
 		if err = cmp.Or(err, r.err); r.err != nil {
-			r.is = driver.Entry{}
+			r.answer = driver.Entry{}
 		}
-		entries = append(entries, r.is)
+		entries = append(entries, r.answer)
 	}
 	return entries, err
 }
 
-// renewTogether tells what entries are, by their queues, and puts those on a lease of so many
-// seconds that have another one: that of a place, of another TTL, or of another Store.
+// renewTogether reads what entries are by now. It puts those on a lease of so many seconds that
+// have another one: that of a place, of another TTL, or of another Store.
 func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*renewal) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -98,23 +98,24 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 			s.forget(r.entry)
 			fallthrough
 		case r.Token != 0 && r.Token != own.token():
-			r.is.State = driver.Lost
+			r.answer.State = driver.Lost
 			continue
 		case r.held:
-			r.is.State = driver.Held
+			r.answer.State = driver.Held
 		default:
-			r.is.State = driver.Waiting
+			r.answer.State = driver.Waiting
 		}
 		s.watch(r.entry, queue{})
-		if r.is.Token = own.token(); !r.isKnown() || own.lease != l.id {
+		if r.answer.Token = own.token(); !r.isKnown() || own.lease != l.id {
 			isOurs := s.leases[own.lease] != nil
 			group.Go(func() { r.err = s.move(ctx, r, own, l, isOurs) })
 		}
 	}
 }
 
-// look notes what an entry is by the queue of its name. It returns its record, or nil, also if the
-// owner has another entry by now, through another Store. The caller holds s.mu.
+// look notes what an entry is by the queue of its name. It returns the record of the entry, or nil
+// if it has ended, also if the owner has another entry by now, through another Store. The caller
+// holds s.mu.
 func (s *Store) look(q queue, e *entry) *record {
 	own := e.record
 	if !slices.Contains(q.records, own) {
@@ -130,7 +131,8 @@ func (s *Store) look(q queue, e *entry) *record {
 	return own
 }
 
-// move puts an entry on a lease. If it is on that of another Store, that may have asked for more.
+// move puts an entry on a lease. One of another Store, on which it is, may be longer: then the
+// entry gets one that lasts as long.
 func (s *Store) move(ctx context.Context, r *renewal, own *record, l *lease, isOurs bool) error {
 	if !isOurs {
 		left, err := s.lookAtLease(ctx, own.lease)

@@ -31,8 +31,8 @@ type call struct {
 	err  error
 }
 
-// write has a transaction for a name sent with those of other goroutines. It is sent once, and
-// again only if it was certainly not applied.
+// write sends a transaction for a name together with those of other goroutines. It is sent again
+// only if it was certainly not applied.
 func (s *Store) write(
 	ctx context.Context, name string, conditions []clientv3.Cmp, then []clientv3.Op, otherwise ...clientv3.Op,
 ) (*pb.TxnResponse, error) {
@@ -74,7 +74,8 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	}
 }
 
-// do makes a transaction, also to read: the client repeats none, and a majority confirms it.
+// do makes a transaction, which a majority confirms. The client repeats no transaction. So reads
+// are transactions, too.
 func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *pb.TxnResponse, err error) {
 	err = s.send(ctx, repeatable, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, op)
@@ -84,8 +85,8 @@ func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *p
 	return txn, err
 }
 
-// send makes a request, and makes it again at another member if one has turned it away, or if it
-// may be repeated: then it has a third of the time, since a member may not answer at all.
+// send makes a request, and makes it again, at another member, if one has turned it away. One that
+// is repeatable is also made again if a member does not answer: each try has a third of the time.
 func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx context.Context) error) error {
 	switch {
 	case s.client == nil:
@@ -109,7 +110,7 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 		tryCtx, cancelTry := context.WithTimeout(ctx, left)
 		err := rpctypes.Error(request(tryCtx))
 		cancelTry()
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // A server that does not know one may have lost others.
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // The server may have lost other leases, too.
 			s.mu.Lock()
 			clear(s.leases)
 			s.mu.Unlock()
@@ -145,13 +146,13 @@ func storeError(err error) error {
 	switch codeOf(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.DataLoss:
 		return driver.NotApplied(err)
-	case codes.DeadlineExceeded: // as gRPC, a member or the caller has noticed
+	case codes.DeadlineExceeded: // of gRPC, a member or the caller
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err
 }
 
-// isRefusal reports whether one part of a request may be why nothing of it was applied.
+// isRefusal reports whether nothing of a request was applied, perhaps because of one part of it.
 func isRefusal(err error) bool {
 	_, later := errors.AsType[*driver.RetryError](err)
 	return driver.IsNotApplied(err) && !later

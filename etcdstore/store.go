@@ -39,13 +39,13 @@ type Store struct {
 	notices    notices.Registry
 	writes     batch.Queue[*call]
 
-	turn      chan struct{} // has room for the caller that asks for a lease, and has the stream
+	turn      chan struct{} // full while a caller requests a lease, and has the stream
 	stream    pb.Lease_LeaseKeepAliveClient
 	endStream context.CancelFunc
 
 	mu      sync.Mutex                  // guards all below, and the leases and entries
 	entries map[[2]string]*entry        // that were requested through this Store, by name and owner
-	leases  map[clientv3.LeaseID]*lease // that new entries use, one of each number of seconds
+	leases  map[clientv3.LeaseID]*lease // of this Store; see leaseFor
 	base    int64                       // that new tokens have, 0 until it is known
 }
 
@@ -53,16 +53,16 @@ type Store struct {
 type entry struct {
 	name, owner string
 	record      *record   // as it was read or written last; nil until it is known
-	moving      int64     // the last revision at which it was to be changed, perhaps later
+	moving      int64     // the last revision of a record that a request was to change
 	until       time.Time // the end that the owner has requested
-	held        bool
-	unwatch     func() // nil if nobody watches it
+	held        bool      // as it was known last
+	unwatch     func()    // nil if nobody watches it
 }
 
-// isKnown reports whether no request is under way that may change the record.
+// isKnown reports whether the record is later than all that requests of this Store can change.
 func (e *entry) isKnown() bool { return e.record != nil && e.record.modified > e.moving }
 
-// isOver reports whether the owner has not renewed the entry in time, and not a moment later.
+// isOver reports whether the end that the owner has requested is past, by slack at least.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
 
 func (e *entry) stopWatch() {
@@ -131,7 +131,7 @@ func (s *Store) Close() error {
 	}
 }
 
-// forget removes an entry that is over, or that another Store has. The caller holds s.mu.
+// forget removes an entry that has ended, or that another Store has. The caller holds s.mu.
 func (s *Store) forget(e *entry) {
 	if id := [2]string{e.name, e.owner}; s.entries[id] == e {
 		delete(s.entries, id)

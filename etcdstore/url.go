@@ -78,13 +78,13 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 }
 
 // keepReason makes a request of a client that was opened from a URL. While there is no connection
-// its error has the reason, and that of the client is that of the context.
+// its error has the reason. That of the client would be the error of the context alone.
 func keepReason(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	if _, ok := req.(*pb.AuthenticateRequest); ok && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken) {
 		// The server refuses to authenticate a client whose token has expired. For the client
-		// this is a reason to do so, until its stack is used up. After this error it has no
-		// token, and succeeds.
+		// this is a reason to authenticate again, until its stack is used up. After the error
+		// that follows it has no token, and succeeds.
 		return rpctypes.ErrGRPCAuthNotEnabled
 	}
 	if text := status.Convert(err).Message(); status.Code(err) == codes.DeadlineExceeded {

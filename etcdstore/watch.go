@@ -13,18 +13,19 @@ import (
 // watchDelay is the age at which a hold is watched: shorter holds need no watch.
 const watchDelay = 50 * time.Millisecond
 
-// watch has the owner of an entry notified when it becomes a hold, and when it ends other than by
-// its Release, until it is forgotten. Its queue, up to itself, is read if it has no revision.
+// watch has the owner of an entry notified when the entry becomes a hold, and when it ends other
+// than by Release, until it is forgotten. q is its queue, up to itself, or is read first if it has
+// no revision. The caller holds s.mu.
 //
-// An exclusive place waits for all entries ahead of it, so the last of them is watched, and there
-// is one event for one place. For any other all entries of the name are. A hold is watched itself.
-// The caller holds s.mu.
+// An exclusive place waits for all entries ahead of it: the last of them is watched, so that each
+// event is for one place. For any other place all entries of the name are watched, and for a hold
+// the hold itself.
 func (s *Store) watch(e *entry, q queue) {
 	if e.unwatch != nil || s.alive.Err() != nil || s.entries[[2]string{e.name, e.owner}] != e {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	own, told := e.record, e.held // by the answer to a request
+	own, told := e.record, e.held // told: the owner knows that it holds
 	e.unwatch = cancel
 	s.group.Go(func() {
 		defer cancel()
@@ -70,7 +71,7 @@ func (s *Store) watch(e *entry, q queue) {
 				for _, event := range resp.Events {
 					isOwn = isOwn || string(event.Kv.Key) == own.key
 					q.records = slices.DeleteFunc(q.records, func(r *record) bool { return r.key == string(event.Kv.Key) })
-					q.revision, failures = event.Kv.ModRevision-1, -1 // It may have ended this one as well.
+					q.revision, failures = event.Kv.ModRevision-1, -1 // That revision may have ended the entry, too.
 				}
 				if resp.Err() != nil || isOwn || q.revision != 0 && (own.Limit <= 1 || q.waiting() == 0) {
 					break
