@@ -14,9 +14,8 @@
 //
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
-// the client of that place is notified. So is the client of a hold that is broken or deleted by
-// hand, once the hold is 50 ms old. What a watch misses, as while a member hangs, the next renewal
-// finds.
+// the client of that place is notified. So is that of a hold that is broken or deleted by hand,
+// once it is 50 ms old. What a watch misses, as while a member hangs, the next renewal finds.
 //
 // All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
 // keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by

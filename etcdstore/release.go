@@ -20,9 +20,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	return s.endEntry(ctx, e, req.Keep, false)
 }
 
-// endEntry ends an entry, or has it kept, if it is still as this Store knows it: a request that
-// arrives late does nothing. A sweep ends none that has been renewed meanwhile, by this Store or
-// another.
+// endEntry ends an entry, or has it kept, if it is as it is known: a request that arrives late does
+// nothing. A sweep ends none that has been renewed meanwhile, by this Store or another.
 func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSweep bool) (ended bool, err error) {
 	isKept := false
 	for looks := keep > 0; !ended; looks = true {

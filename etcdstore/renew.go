@@ -113,9 +113,8 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 	}
 }
 
-// look notes what an entry is by the queue of its name. It returns the record of the entry, or nil
-// if it has ended, also if the owner has another entry by now, through another Store. The caller
-// holds s.mu.
+// look notes what an entry is by the queue of its name, and returns its record. That is nil if the
+// entry has ended, also if its owner has another through another Store. The caller holds s.mu.
 func (s *Store) look(q queue, e *entry) *record {
 	own := e.record
 	if !slices.Contains(q.records, own) {
@@ -131,8 +130,7 @@ func (s *Store) look(q queue, e *entry) *record {
 	return own
 }
 
-// move puts an entry on a lease. One of another Store, on which it is, may be longer: then the
-// entry gets one that lasts as long.
+// move puts an entry on a lease, which lasts as long as that of another Store that it leaves.
 func (s *Store) move(ctx context.Context, r *renewal, own *record, l *lease, isOurs bool) error {
 	if !isOurs {
 		left, err := s.lookAtLease(ctx, own.lease)

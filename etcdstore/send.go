@@ -74,8 +74,7 @@ func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	}
 }
 
-// do makes a transaction, which a majority confirms. The client repeats no transaction. So reads
-// are transactions, too.
+// do makes a transaction, also to read. A majority confirms it, and the client repeats none.
 func (s *Store) do(ctx context.Context, repeatable bool, op clientv3.Op) (txn *pb.TxnResponse, err error) {
 	err = s.send(ctx, repeatable, func(ctx context.Context) error {
 		resp, err := s.client.Do(ctx, op)
