@@ -123,6 +123,20 @@ func roleFill(s *Store, _ []string) error {
 	if failures < 10 {
 		return fmt.Errorf("no more than %d requests have failed", failures)
 	}
+	for range 40 { // in more than one page
+		shared := request("shared", time.Hour)
+		shared.Limit = driver.Shared
+		if res, err := s.Acquire(ctx, shared); err != nil || !res.Granted {
+			return fmt.Errorf("%+v, %w", res, err)
+		}
+	}
+	if err := limitFiles(pageSize); err != nil {
+		return err
+	}
+	_, err := s.Break(ctx, "shared", 0)
+	if left, _ := s.Lookup(ctx, "shared"); len(left) == 0 || len(left) == 40 || err == nil || driver.IsNotApplied(err) {
+		return fmt.Errorf("%d of 40 holds are left of a Break with the error %w", len(left), err)
+	}
 	fmt.Println("as it should be")
 	return nil
 }

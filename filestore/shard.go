@@ -228,7 +228,7 @@ func (st *state) write() error {
 			at, line = e.Data.at, blank
 		default:
 			if err := sh.put(e.Data.at, blank); err != nil {
-				return err
+				return errors.New(err.Error()) // not NotApplied: a Break may have ended another
 			}
 		}
 	}
