@@ -72,7 +72,7 @@ func newBacking(tb testing.TB) drivertest.Backing {
 	}
 }
 
-// A faultyStore is a Store of which a request can be lost, or an answer.
+// A faultyStore is a Store that can lose a request or its answer.
 type faultyStore struct {
 	*Store
 	fault atomic.Uint32
@@ -80,7 +80,7 @@ type faultyStore struct {
 
 var errLost = errors.New("lost")
 
-// request makes a request, or half of it.
+// request makes a request, or loses it or its answer.
 func (s *faultyStore) request(do func() error) error {
 	fault := drivertest.Fault(s.fault.Swap(0))
 	if fault == drivertest.RequestLost {

@@ -20,15 +20,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
-// The test binary is also every other process of these tests: roleVariable says
-// which, and its arguments follow in argsVariable.
+// The test binary is also every other process of these tests: roleVariable has its role, and
+// argsVariable the arguments.
 const (
 	roleVariable = "TEST_FILESTORE_ROLE"
 	argsVariable = "TEST_FILESTORE_ARGS"
 )
 
-// roles are what a child process can do with a store. What one returns is printed, and the process
-// fails. Each has the arguments that follow the folder.
+// roles are what a child process can do with a store. Each has the arguments that follow the folder.
+// Its error is printed, and the process fails.
 var roles = map[string]func(s *Store, args []string) error{
 	"acquire": roleAcquire,
 	"hold":    roleHold,
@@ -38,7 +38,7 @@ var roles = map[string]func(s *Store, args []string) error{
 	"sleep":   func(*Store, []string) error { time.Sleep(time.Hour); return nil },
 }
 
-// atExit are what is called when all tests have run.
+// atExit are called when all tests have run.
 var atExit []func()
 
 func TestMain(m *testing.M) {

@@ -47,7 +47,8 @@ var _ driver.Notifier = (*Store)(nil)
 
 // New opens the store in a folder. One that is missing is made when the first lock is taken, for
 // this user alone. The error matches [driver.ErrUnsupported] if the folder is on a network file
-// system and opts does not allow that, and [driver.ErrInvalid] if other users may write it.
+// system and opts does not allow that, and [driver.ErrInvalid] if it belongs to another user or
+// everybody may write it.
 func New(dir string, opts *Options) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {

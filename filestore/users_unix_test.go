@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Users without rights of their own. If this process is not root, it has none
-// either, and is all of them.
+// Users without rights of their own. If this process is not root, it has none either, and is all of
+// them.
 const (
 	alice = 65533
 	bob   = 65532
