@@ -91,10 +91,9 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 	return ended, nil
 }
 
-// A Lock is a lock that is held, as one of package holdfast. With a Config.Prefix, Name must return
-// the full name: the prefix and the name.
+// A Lock is a lock that is held, as one of package holdfast.
 type Lock interface {
-	Name() string
+	FullName() string
 	Token() int64
 }
 
@@ -106,7 +105,7 @@ func (s *Store) Held(lock Lock) clientv3.Cmp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.name == lock.Name() && e.held && e.record.token() == lock.Token() {
+		if e.name == lock.FullName() && e.held && e.record.token() == lock.Token() {
 			return clientv3.Compare(clientv3.Value(e.record.key), "=", e.record.value) // A renewal changes the revision.
 		}
 	}

@@ -442,10 +442,10 @@ func testLostLease(t *testing.T, member *servers.Etcd) {
 }
 
 // A transaction with the condition of a hold changes nothing when the hold is over, and none with
-// that of a place or of a lock that is known to be over.
+// that of a place or of a lock that is known to be over. The Client has a prefix.
 func testFence(t *testing.T, member *servers.Etcd) {
 	s, other := open(t, member), open(t, member)
-	c := holdfast.New(s, nil)
+	c := holdfast.New(s, &holdfast.Config{Prefix: "prefix/"})
 	defer c.Close()
 	commits := func(condition clientv3.Cmp, want bool) {
 		t.Helper()
@@ -458,7 +458,7 @@ func testFence(t *testing.T, member *servers.Etcd) {
 		(*holdfast.Lock).Release,
 		func(lock *holdfast.Lock) error { return lock.ReleaseKeep(time.Hour) },
 		func(lock *holdfast.Lock) error {
-			_, err := other.Break(t.Context(), lock.Name(), lock.Token())
+			_, err := other.Break(t.Context(), lock.FullName(), lock.Token())
 			return err
 		},
 	} {
@@ -470,7 +470,7 @@ func testFence(t *testing.T, member *servers.Etcd) {
 		commits(isHeld, false)
 		_ = lock.Release()
 		commits(s.Held(lock), false)
-		_, err = other.Break(t.Context(), "name", 0)
+		_, err = other.Break(t.Context(), lock.FullName(), 0)
 		must(t, err)
 	}
 	grant(t, s, request("owner", time.Hour))
@@ -481,8 +481,8 @@ func testFence(t *testing.T, member *servers.Etcd) {
 // A lockOf is the lock with a token.
 type lockOf struct{ token int64 }
 
-func (l lockOf) Name() string { return "name" }
-func (l lockOf) Token() int64 { return l.token }
+func (l lockOf) FullName() string { return "name" }
+func (l lockOf) Token() int64     { return l.token }
 
 // Requests for one name that are sent together have tokens of their own, and no more hold than
 // their limit. One read that is looked at after a later change is no loss of data.
