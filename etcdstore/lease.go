@@ -48,6 +48,7 @@ func leaseSeconds(ttl time.Duration) int64 {
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	for hasTurn := false; ; hasTurn = true {
 		now, l := time.Now(), &lease{seconds: seconds} // to be granted
+		end = now.Add(end.Sub(now))                    // The wall clock may have been set meanwhile.
 		s.mu.Lock()
 		for id, other := range s.leases {
 			if !other.lasts(now) {
