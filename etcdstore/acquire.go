@@ -21,10 +21,9 @@ var errAgain = errors.New("the owner has an entry already")
 
 // Acquire implements [driver.Store].
 //
-// One transaction takes a name that is free. If the name is not free, the reply has the queue. If
-// the owner would hold then, or has a Place, the next transaction makes an entry, whatever has come
-// since. An entry that does not hold, without a Place, is ended again. A transaction is followed by
-// another only if it has changed nothing.
+// One transaction takes a name that is free. Otherwise its reply has the queue. If the owner would
+// hold, or has a Place, the next one makes an entry, whatever has come since. An entry that does
+// not hold, without a Place, is ended again. Another follows only one that has changed nothing.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	switch {
 	case req.Limit < 0 || req.Tokens > 1:

@@ -103,8 +103,7 @@ func (f *folder) close() {
 
 // checkFolder returns an error if the folder is on a network file system, belongs to another user
 // than this one and root, or is writable for everybody. A group may write it if its members may
-// replace each other's files. The path is that of the folder, or of the nearest one above it that
-// exists, and info is what is there.
+// replace each other's files. path is the folder, or the nearest one above it that exists.
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)
 	if err != nil {

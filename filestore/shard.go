@@ -357,8 +357,7 @@ func (d *lineData) decodePublic() (public publicData) {
 	return public
 }
 
-// encodeJSON returns value on one line. It leaves "<" and "&" as they are: escaped, each takes six
-// bytes.
+// encodeJSON returns value on one line. It escapes no "<" and "&", which would take six bytes each.
 func encodeJSON(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
