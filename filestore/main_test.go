@@ -27,8 +27,8 @@ const (
 	argsVariable = "TEST_FILESTORE_ARGS"
 )
 
-// roles are what a child process can do with a store. Each has the arguments that follow the folder.
-// Its error is printed, and the process fails.
+// roles are what a child process can do with a store. Each has the arguments that follow the
+// folder. Its error is printed, and the process fails.
 var roles = map[string]func(s *Store, args []string) error{
 	"acquire": roleAcquire,
 	"hold":    roleHold,
