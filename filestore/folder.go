@@ -71,7 +71,8 @@ func (s *Store) openFolder() (*folder, error) {
 	if err == nil {
 		err = s.checkFolder(s.dir, f.self)
 	}
-	if sessions, _ := f.Lstat("sessions"); err == nil && sessions != nil {
+	older, _ := fs.Glob(root.FS(), ".lock-*") // The pattern is well formed.
+	if sessions, _ := f.Lstat("sessions"); err == nil && (sessions != nil || len(older) > 0) {
 		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
 			"and delete what is in it, or name another folder", driver.ErrUnsupported, s.dir)
 	}

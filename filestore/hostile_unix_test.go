@@ -56,7 +56,7 @@ func spoil(contents string) map[string]string {
 			regexp.MustCompile(`"session":"\w+"`).ReplaceAllString(strings.Replace(entries, `"token":1`, `"token":2`, 1), `"session":"`+strings.Repeat("0", sessionIDLen)+`"`),
 	}
 	for _, key := range []string{"holdfast", "mark", "flushed", "last_token"} {
-		for _, value := range []string{"2", "-1", "9007199254740992", "99999999999999999999", `"3"`, ""} {
+		for _, value := range []string{"1", "-1", "9007199254740992", "99999999999999999999", `"3"`, ""} {
 			header := regexp.MustCompile(`"`+key+`":\d+`).ReplaceAllString(strings.TrimSpace(line), `"`+key+`":`+value)
 			spoilt[key+" "+value] = fmt.Sprintf("%*s\n%s", 1-headerSize, header, entries)
 		}
@@ -65,7 +65,7 @@ func spoil(contents string) map[string]string {
 }
 
 // shown are those of them that are read as a hold: they differ in what people see.
-var shown = map[string]bool{"an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 2": true, "flushed 2": true, "last_token 2": true, "no time": true, "a line before": true, "a keep of the owner of a dead hold": true}
+var shown = map[string]bool{"an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 1": true, "flushed 1": true, "last_token 1": true, "no time": true, "a line before": true, "a keep of the owner of a dead hold": true}
 
 // Whatever a file says, requests for its name end, and say which file it is; what they show does no
 // harm to a terminal or to JSON; the file stays as it is; and other names go on.
@@ -380,19 +380,21 @@ func TestGarbageInASession(t *testing.T) {
 
 // A folder of an older version is refused, and stays as it is.
 func TestOldFolder(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s := openTest(t, dir)
-	for _, do := range []func() error{
-		func() error { _, err := s.Acquire(t.Context(), request("name", time.Hour)); return err },
-		func() error { _, err := s.Lookup(t.Context(), "name"); return err },
-	} {
-		wantError(t, do(), driver.ErrUnsupported, dir, "older version", "delete")
-	}
-	if left := files(t, dir); len(left) != 1 {
-		t.Errorf("the folder has %q", left)
+	for _, older := range []string{"sessions", ".lock-07"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, older), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := openTest(t, dir)
+		for _, do := range []func() error{
+			func() error { _, err := s.Acquire(t.Context(), request("name", time.Hour)); return err },
+			func() error { _, err := s.Lookup(t.Context(), "name"); return err },
+		} {
+			wantError(t, do(), driver.ErrUnsupported, dir, "older version", "delete")
+		}
+		if left := files(t, dir); len(left) != 1 {
+			t.Errorf("the folder has %q", left)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // Store, under the kernel lock of the file. Each name belongs to one shard. A shard has lines of
 // JSON: a header, and one for each hold and place of its names, in any order.
 //
-//	{"holdfast":1,"boot":"…","boot_began_ms":9,"mark":9,"flushed":9,"last_token":9}
+//	{"holdfast":2,"boot":"…","boot_began_ms":9,"mark":9,"flushed":9,"last_token":9}
 //	{"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…",…
 //	   …"owner_sha256":"…","name":"deploy","since":"…","holder":"…"}
 //
@@ -83,7 +83,7 @@ type publicData struct {
 const (
 	shardCount = 64
 
-	format = 1 // A format that this version would misread gets another number.
+	format = 2 // A format that this version would misread gets another number.
 
 	pageSize   = 4096    // Every entry that a Client makes is shorter.
 	headerSize = 512     // A disk writes it whole or not at all.
