@@ -114,8 +114,8 @@ func (l *Lock) HandOver() (Ticket, error) {
 // compares its token with that of the ticket; then this Client renews the hold as its own, and its
 // Release ends it. The deadline counts from the moment before that renewal was sent.
 //
-// If the hold of the ticket is over, the error matches [ErrNotHeld]. Nothing is acquired or
-// released then, whoever has the lock by that time.
+// If the hold of the ticket is over, the error matches [ErrNotHeld]. Nothing is acquired then, and
+// a later hold of the lock stays as it is.
 //
 // Adopt does not check whether the ticket was adopted before: every process that has the ticket can
 // adopt it, and then shares the hold. Other acquisitions of the name by this Client, in progress or

@@ -5,7 +5,6 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -153,9 +152,6 @@ func testLeadersKilled(t *testing.T, cluster []*servers.Etcd) {
 
 // A hold survives while one member of five hangs and another one is dead, also if one has led.
 func TestFiveMembers(t *testing.T) {
-	if os.Getenv("TEST_WHOLE") == "" {
-		t.Skip("only with TEST_WHOLE")
-	}
 	cluster := servers.StartEtcdCluster(t, 5)
 	survives := outlast(t, cluster)
 	for _, leads := range []bool{true, false} {

@@ -10,11 +10,11 @@
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
 // and restart too, since every change of a hold is on disk before it is confirmed. Places, and a
-// plain release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step with
-// the lock, that rise strictly: over expiry, break, and the loss of rows and of the whole table
-// (they begin anew at the server's clock in microseconds). Expiry is counted by the server's clock,
-// never from when its transaction began. After a crash of the holder, the lock is free when its TTL
-// has expired.
+// plain release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step
+// with the lock, that rise strictly: over expiry, break, and the loss of rows and of the whole
+// table (they begin anew at the server's clock in microseconds). Expiry is counted by the server's
+// clock, never from when its transaction began. After a crash of the holder, the lock is free when
+// its TTL has expired.
 //
 // A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
 // share one transaction and its wait for the disk, and so do releases, and the renewals of a

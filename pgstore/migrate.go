@@ -130,7 +130,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) err
 	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	// Whoever drops a table drops the view with it.
+	// To drop a table drops the view with it.
 	const query = `SELECT coalesce(max(substring(prosrc, '[0-9]+')::integer), 0) FROM pg_proc
 		WHERE oid = to_regprocedure($1 || '.edition()') AND to_regclass($1 || '.entries') IS NOT NULL`
 	var applied int

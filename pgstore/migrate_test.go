@@ -98,7 +98,7 @@ func TestEdition(t *testing.T) {
 	}
 }
 
-// Migrate does not wait for long for those who read the tables: all others would wait behind it.
+// Migrate waits shortly for a transaction that reads the tables: all later requests wait behind it.
 func TestMigrateBesideReader(t *testing.T) {
 	t.Parallel()
 	url := openDatabase(t, "readers")

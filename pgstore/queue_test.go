@@ -227,7 +227,9 @@ func TestFreeUntilTheRowIsLocked(t *testing.T) {
 		res, _ := s.Acquire(t.Context(), request("name", time.Minute)) // It may be refused for the row.
 		done <- res
 	}()
-	time.Sleep(200 * time.Millisecond)
+	pgtest.Eventually(t, "wait for the row", func() bool {
+		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", int32(tx.Conn().PgConn().PID())) > 0
+	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

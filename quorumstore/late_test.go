@@ -40,9 +40,9 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 	})
 }
 
-// A hold of three nodes is Held if two of them say so, Lost if two say that they do not have it, and
-// else not known, nor kept; also one that another Store was granted, as after an Adopt. What is left
-// of one that is lost is released.
+// A hold of three nodes is Held if two of them say so, and Lost if two say that they do not have
+// it. Else it is not known, and cannot be kept. That applies to one that another Store was granted,
+// too, as after an Adopt. What is left of a lost one is released.
 func TestTwoOfThreeNodesDecide(t *testing.T) {
 	for nodes, want := range map[string]driver.State{
 		"has has hung": driver.Held, "has has lost": driver.Held, "has lost lost": driver.Lost, "has lost hung": driver.Unknown,

@@ -18,12 +18,12 @@ type renewal struct {
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
 // if a majority of the nodes says so under one and the same token, and Lost if so many do not that
-// no majority can; the rest of it, as far as this Store knows of any, is then released. Else it is unknown, and the error has the
-// replies. An entry whose Acquire had no answer is also Lost if a majority has replied without
-// deciding it: the nodes that hang may leave that open for long.
+// no majority can; the rest of it, as far as this Store knows of any, is then released. Else it is
+// unknown, and the error has the replies. An entry whose Acquire had no answer is also Lost if a
+// majority has replied without deciding it: the nodes that hang may leave that open for long.
 //
-// A node outside the majority may have granted another token. Its part is none of this hold, which
-// Lookup and other clients would not see in it either: it is left to end with its TTL.
+// A node outside the majority may have granted another token. Its part does not count, as it does
+// not for Lookup, and is not renewed.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err

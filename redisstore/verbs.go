@@ -84,8 +84,8 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Renew implements [driver.Store]. It takes one round trip; in a cluster, one to each master, beside
-// each other.
+// Renew implements [driver.Store]. It takes one round trip; in a cluster, one to each master at the
+// same time.
 func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver.Entry, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err

@@ -57,7 +57,8 @@ func examine(ctx context.Context, store driver.Store, _ doctor.Options) (all []d
 	return all, true, nil
 }
 
-// revokesWrongly reports whether a deposed leader of a release may revoke leases (etcd issue 15247).
+// revokesWrongly reports whether a leader of a release that was deposed may revoke leases (etcd
+// issue 15247).
 func revokesWrongly(version string) bool {
 	var major, minor, patch int
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
