@@ -34,8 +34,8 @@ type Held interface {
 // transaction after a failure of serialization (SQLSTATE 40001): the lock has been renewed, or has
 // ended, since the transaction's snapshot.
 //
-// The database must be that of the locks. End the transaction before Release: it does not keep out
-// the goroutines of the same Client to which that may pass the lock on.
+// The database must be that of the locks. End the transaction before Release, which may pass the
+// lock on to another goroutine of the same Client: the transaction does not prevent that.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx, lock Held) error {
 	_, err := tx.Exec(ctx, s.sql("SELECT @.verify($1, $2)"), pgx.QueryExecModeExec, lock.FullName(), lock.Token())
 	return s.verifyErr(ctx, lock, err)
