@@ -68,6 +68,30 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
+// A hold ends at its deadline although other locks are acquired in that very moment, before the timer
+// of the deadline has fired.
+func TestGrantsInTheMomentOfADeadline(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, _ := faulty(t, nil)
+		for range 500 {
+			lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
+			deadline := lock.Deadline()
+			for i := range 20 {
+				go func() {
+					time.Sleep(time.Until(deadline))
+					acquire(t, c, fmt.Sprint("lock ", i), nil)
+				}()
+			}
+			<-lock.Context().Done()
+			if late := time.Since(deadline); late > 0 {
+				t.Fatalf("it ended %v after its deadline", late)
+			}
+			synctest.Wait()
+			noErr(t, c.ReleaseAll())
+		}
+	})
+}
+
 // While renewals fail the lock is kept up to its deadline, which lies before the end of the TTL in
 // the store, and is lost then.
 func TestLostAtTheDeadline(t *testing.T) {
