@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	requestBound = 3 * time.Second  // of a request for many calls
-	longest      = 30 * time.Second // of a request with its repetitions
-	maxOps       = 128              // that a server allows in a transaction by default
-	maxCalls     = maxOps - 4       // in a request: a call has 4 operations at most, which count
+	requestBound = 3 * time.Second // of a request for many calls
+	longest      = 9 * time.Second // of a request with its repetitions: a listing waits 10 s for one
+	maxOps       = 128             // that a server allows in a transaction by default
+	maxCalls     = maxOps - 4      // in a request: a call has 4 operations at most, which count
 )
 
 // A call is a transaction for a name that may write. It is sent with others.
