@@ -71,10 +71,10 @@ func (s *Store) openFolder() (*folder, error) {
 	if err == nil {
 		err = s.checkFolder(s.dir, f.self)
 	}
-	older, _ := fs.Glob(root.FS(), ".lock-*") // The pattern is well formed.
+	older, _ := fs.Glob(root.FS(), ".lock-[0-9][0-9]") // The pattern is well formed.
 	if sessions, _ := f.Lstat("sessions"); err == nil && (sessions != nil || len(older) > 0) {
 		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
-			"and delete what is in it, or name another folder", driver.ErrUnsupported, s.dir)
+			"and delete its sessions and .lock-*, or name another folder", driver.ErrUnsupported, s.dir)
 	}
 	if err != nil {
 		root.Close()

@@ -55,6 +55,8 @@ func spoil(contents string) map[string]string {
 		"a keep of the owner of a dead hold": replace(`"kept":false`, `"kept": true`) +
 			regexp.MustCompile(`"session":"\w+"`).ReplaceAllString(strings.Replace(entries, `"token":1`, `"token":2`, 1), `"session":"`+strings.Repeat("0", sessionIDLen)+`"`),
 	}
+	header := regexp.MustCompile(`"boot":"[^"]*"`).ReplaceAllLiteralString(strings.TrimSpace(line), `"boot":"`+strings.Repeat("\xff", 200)+`"`)
+	spoilt["an odd boot"] = fmt.Sprintf("%*s\n%s", 1-headerSize, header, entries)
 	for _, key := range []string{"holdfast", "mark", "flushed", "last_token"} {
 		for _, value := range []string{"1", "-1", "9007199254740992", "99999999999999999999", `"3"`, ""} {
 			header := regexp.MustCompile(`"`+key+`":\d+`).ReplaceAllString(strings.TrimSpace(line), `"`+key+`":`+value)
@@ -65,7 +67,7 @@ func spoil(contents string) map[string]string {
 }
 
 // shown are those of them that are read as a hold: they differ in what people see.
-var shown = map[string]bool{"an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 1": true, "flushed 1": true, "last_token 1": true, "no time": true, "a line before": true, "a keep of the owner of a dead hold": true}
+var shown = map[string]bool{"an odd boot": true, "an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 1": true, "flushed 1": true, "last_token 1": true, "no time": true, "a line before": true, "a keep of the owner of a dead hold": true}
 
 // Whatever a file says, requests for its name end, and say which file it is; what they show does no
 // harm to a terminal or to JSON; the file stays as it is; and other names go on.
@@ -135,6 +137,9 @@ func useHostile(t *testing.T, s *Store, isShown bool) {
 	check("Break", err)
 	checkShown(t, records...)
 	next(t, s, "another")
+	if isShown {
+		next(t, s, "bad")
+	}
 }
 
 // checkShown checks that records can be shown.
@@ -378,8 +383,11 @@ func TestGarbageInASession(t *testing.T) {
 	awaitTurn(t, "the next", s, req, notices)
 }
 
-// A folder of an older version is refused, and stays as it is.
+// A folder of an older version is refused, and stays as it is. That of another program is not.
 func TestOldFolder(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	writeFile(t, filepath.Join(s.dir, ".lock-waf_linux_build"), "")
+	granted(t, s, "name", time.Hour)
 	for _, older := range []string{"sessions", ".lock-07"} {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, older), 0o700); err != nil {
