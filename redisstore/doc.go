@@ -71,7 +71,8 @@
 // has given up and has released the lock in vain: the lock is taken until its TTL expires then, by
 // nobody.
 //
-// A replica refuses every request, also those that only read: what it has may be old.
+// A replica refuses every request, also those that only read: what it has may be old. With
+// replica-read-only no it does so under [Options].RestartGuard only, and otherwise grants locks.
 //
 // A notice may be lost with its connection, and a release on a full server may admit nobody: the
 // next in line is then admitted by the renewal of its place, up to 1.7 s late. A client that hangs

@@ -97,11 +97,14 @@ func TestGuardOfAMasterThatReturns(t *testing.T) {
 			server, other := servers.StartRedis(t), servers.StartRedis(t)
 			s := open(t, server.Addr, &Options{RestartGuard: guard})
 			abstains(t, s, time.Now(), guard)
-			grant(t, s, "held", time.Minute)
+			held := grant(t, s, "held", time.Minute)
 			demote(t, server, other)
 			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
 			server.Do("CONFIG", "SET", "replica-read-only", "no")
 			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}); !driver.IsNotApplied(err) {
+				t.Errorf("Release on a replica that can be written to: %v", err)
+			}
 			place, free := request("held", time.Minute), request("free", time.Minute)
 			place.Place, free.Place = time.Minute, time.Minute
 			for _, err := range s.runCalls(t.Context(), []*call{s.acquireCall(&place), s.acquireCall(&free)}) { // in one run

@@ -2,7 +2,7 @@
 -- 1 if there was an entry, else 0.
 local guard, replicas, keep = match(ARGV[1], '^(%d+) (%d+) (%d+)')
 local alone = keep == '0' and call('EXISTS', unpack(KEYS, locks + 1, 2 * locks)) == 0 -- None has a queue.
-for i = 1, keep == '0' and locks or 0 do
+for i = 1, keep == '0' and guard == '0' and locks or 0 do
   local lock, value = KEYS[i], (alone or locks > 1 and call('EXISTS', KEYS[locks + i]) == 0) and redis.pcall('GET', KEYS[i])
   if type(value) == 'string' and string.find(value, ARGV[1 + i] .. '\n', 1, true) == 1 and redis.pcall('DEL', lock) == 1 then
     answers[i], answered = 1, answered + 1
