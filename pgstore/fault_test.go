@@ -348,6 +348,7 @@ func TestExhaustedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Release()
+	other.pool.Reset() // as if the time of its connections were over
 	for s, req := range map[*Store]driver.Request{s: held, other: heldToo} {
 		ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
 		defer cancel()

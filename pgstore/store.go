@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -100,7 +101,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 
 // NewDB returns a store that reaches the server as a pool of package database/sql does, by a pool
 // of its own (of pgx, with the default size). The driver of db must be pgx (package stdlib). To
-// make a connection, the store takes one of db for a moment and copies its configuration.
+// make a connection, the store takes one of db for a moment and copies its configuration. That of
+// the last one serves if db has none free within a second.
 func NewDB(db *sql.DB, opts *Options) *Store {
 	config, err := pgxpool.ParseConfig("host=localhost")
 	if db == nil || err != nil {
@@ -108,9 +110,20 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 		s.configErr = cmp.Or(err, s.configErr)
 		return s
 	}
+	var last atomic.Pointer[pgx.ConnConfig]
 	config.BeforeConnect = func(ctx context.Context, next *pgx.ConnConfig) error {
-		c, err := db.Conn(ctx)
-		if err != nil {
+		known, patience := last.Load(), time.Minute
+		if known != nil {
+			patience = time.Second
+		}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		c, err := db.Conn(limited)
+		switch {
+		case known != nil && limited.Err() != nil:
+			*next = *known.Copy()
+			return nil
+		case err != nil:
 			return err
 		}
 		defer c.Close()
@@ -124,6 +137,7 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 			if next.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec { // See New.
 				next.DefaultQueryExecMode = pgx.QueryExecModeExec
 			}
+			last.Store(next.Copy())
 			return nil
 		})
 	}
