@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -82,6 +83,9 @@ func (s *Store) Break(ctx context.Context, name string, token int64) (ended []dr
 		resp, err := s.write(ctx, name, r.isUnchanged(), []clientv3.Op{clientv3.OpDelete(r.key)})
 		if err == nil && !resp.Succeeded { // The hold has got another lease, or has ended.
 			records, err = s.Break(ctx, name, r.token())
+		}
+		if err != nil && len(ended) > 0 {
+			err = errors.New(err.Error()) // not NotApplied
 		}
 		if err != nil {
 			return ended, err

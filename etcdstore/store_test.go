@@ -205,6 +205,7 @@ func TestOneMember(t *testing.T) {
 		"client closed":                          testClientClosed,
 		"certain from the sending":               testCertain,
 		"ends together":                          testEndsTogether,
+		"broken in part":                         testBrokenInPart,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -249,6 +250,23 @@ func testLateRequest(t *testing.T, member *servers.Etcd) {
 		holds, err := s.Lookup(t.Context(), "name")
 		return err == nil && len(holds) == 0
 	})
+}
+
+// A Break whose caller gives up when it has ended one of two holds does not say that it changed
+// nothing.
+func testBrokenInPart(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	for _, owner := range []string{"a", "b"} {
+		grant(t, s.Store, driver.Request{Name: "name", Owner: owner, TTL: time.Minute, Limit: driver.Shared})
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	s.onChange(func(ctx context.Context, _ *pb.TxnRequest, send func(context.Context) error) error {
+		defer giveUp()
+		return send(context.WithoutCancel(ctx))
+	})
+	if ended, err := s.Break(ctx, "name", 0); len(ended) != 1 || err == nil || driver.IsNotApplied(err) {
+		t.Errorf("%d have ended, %v", len(ended), err)
+	}
 }
 
 // An entry that is not renewed ends, though others on its lease go on. One that another Store has
@@ -465,6 +483,7 @@ func testFence(t *testing.T, member *servers.Etcd) {
 		lock, err := c.Acquire(t.Context(), "name", nil)
 		must(t, err)
 		isHeld := s.Held(lock)
+		must(t, lock.Extend(t.Context(), time.Hour)) // It moves to another lease.
 		commits(isHeld, true)
 		must(t, end(lock))
 		commits(isHeld, false)
