@@ -87,10 +87,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 			return driver.Result{Granted: true, Token: token}, nil
 		}
 		outcome = verdictLate
-	case verdictTokenMismatch:
-		s.mu.Lock() // The next floors are higher.
-		s.clockLead = max(s.clockLead, min(slices.Max(votes.tokens)-time.Now().UnixMicro(), maxClockLead))
-		s.mu.Unlock()
 	case verdictUnavailable:
 		if votes.without() <= s.minority() {
 			return none, b.err(string(outcome))
@@ -126,6 +122,9 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 		began := time.Now()
 		res, err = n.Acquire(ctx, req)
 		s.noteReply(ctx, n, began, err)
+		s.mu.Lock() // The next floors are higher.
+		s.clockLead = max(s.clockLead, min(res.Token-began.UnixMicro()-floorSlack, maxClockLead))
+		s.mu.Unlock()
 	}
 	p := &e.parts[n.index]
 	p.none = err == nil && !res.Granted || driver.IsNotApplied(err)

@@ -46,12 +46,13 @@
 //
 // # What can go wrong
 //
-// Clocks. Those that differ do no harm; one that runs faster by more than 1%, or steps while it is
-// used to expire holds (Redis uses the wall clock), may free a lock early on that node. A node
-// refuses a token that is more than [driver.MaxLead] above its clock: a client with a clock that
-// far ahead gets [driver.ErrInvalid], and a node with a clock that far behind has no vote. A client
-// more than an hour behind the nodes proposes too little: most of its attempts end with "the tokens
-// granted do not agree".
+// Clocks. Those that differ do no harm, except that a node whose clock is over a second ahead has
+// no part in the first hold of a Store, which learns of the clock by it. One that runs faster by
+// more than 1%, or steps while it is used to expire holds (Redis uses the wall clock), may free a
+// lock early on that node. A node refuses a token that is more than [driver.MaxLead] above its
+// clock: a client with a clock that far ahead gets [driver.ErrInvalid], and a node with a clock
+// that far behind has no vote. A client more than an hour behind the nodes proposes too little:
+// most of its attempts end with "the tokens granted do not agree".
 //
 // A node that forgets. A hold on 2 of 3 nodes, one of which restarts without its data, leaves room
 // for a second holder; so does failing over to a replica that had not yet got the hold. Keep the

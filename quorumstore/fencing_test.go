@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultstore"
 )
 
 // The clocks of five nodes are up to ten seconds apart and are set at times, requests and answers
@@ -121,4 +123,32 @@ func (l *ledger) client(s *Store, seed uint64) {
 		}
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 	}
+}
+
+// The clock of one node is ahead, and another node dies. A keep of a hold whose tokens differ is
+// found, and a later hold goes on.
+func TestClockAheadBesideADeadNode(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		c[2].step(2 * time.Second)
+		locks, other := holdfast.New(c.client(t), nil), holdfast.New(c.client(t), nil)
+		for i := range 2 {
+			lock, err := locks.Acquire(t.Context(), name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			c[0].set(faultstore.Refuse)
+			time.Sleep(time.Duration(i) * 5 * time.Minute)
+			if err := errors.Join(lock.Err(), lock.ReleaseKeep(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			c[0].set(nil)
+			time.Sleep(time.Minute)
+			if _, err := other.TryAcquire(t.Context(), name, nil); !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("a name that is kept: %v", err)
+			}
+			time.Sleep(time.Hour)
+		}
+		_ = errors.Join(locks.Close(), other.Close())
+	})
 }

@@ -109,5 +109,5 @@ func largestGroup(records []driver.Record) []driver.Record {
 
 // sameHold reports whether the records of two nodes belong to one hold.
 func sameHold(a, b driver.Record) bool {
-	return a.Holder == b.Holder && a.Kept == b.Kept && a.Token == b.Token && maps.Equal(a.Metadata, b.Metadata)
+	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token) && maps.Equal(a.Metadata, b.Metadata)
 }
