@@ -46,9 +46,9 @@ type Queue[T comparable] struct {
 	MinInline time.Duration
 
 	mu      sync.Mutex
-	flying  []*batch[T]          // those that others wait for
-	waiting []*batch[T]          // in the order in which they came
-	late    map[string]*batch[T] // those that were not awaited, by the names of their calls
+	flying  []*batch[T]            // those that others wait for
+	waiting []*batch[T]            // in the order in which they came
+	late    map[string][]*batch[T] // those that were not awaited, by the names of their calls
 }
 
 type batch[T comparable] struct {
@@ -70,7 +70,8 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	}
 	name := q.Name(calls[0])
 	q.mu.Lock()
-	for b := q.late[name]; b != nil; b = q.late[name] {
+	for len(q.late[name]) > 0 {
+		b := q.late[name][0]
 		q.mu.Unlock()
 		select {
 		case <-b.ended:
@@ -113,9 +114,9 @@ func (q *Queue[T]) Do(ctx context.Context, calls ...T) error {
 	}
 	if name != "" {
 		if q.late == nil {
-			q.late = map[string]*batch[T]{}
+			q.late = map[string][]*batch[T]{}
 		}
-		q.late[name] = b
+		q.late[name] = append(q.late[name], b)
 	}
 	return errors.Join(ErrNoReply, ctx.Err())
 }
@@ -154,6 +155,9 @@ func (q *Queue[T]) send(ctx context.Context, b *batch[T]) {
 	defer q.mu.Unlock()
 	q.flying = slices.DeleteFunc(q.flying, func(other *batch[T]) bool { return other == b })
 	q.sendWaiting()
-	maps.DeleteFunc(q.late, func(_ string, late *batch[T]) bool { return late == b })
+	maps.DeleteFunc(q.late, func(name string, late []*batch[T]) bool {
+		q.late[name] = slices.DeleteFunc(late, func(other *batch[T]) bool { return other == b })
+		return len(q.late[name]) == 0
+	})
 	close(b.ended)
 }

@@ -72,3 +72,29 @@ func TestHungBatch(t *testing.T) {
 		}
 	})
 }
+
+// A call is sent after those of its name that were given up, whichever of their batches ends first.
+func TestOrderAfterTwoGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		q := newQueue(func(context.Context, []string) {
+			if n := sent.Add(1); n < 3 {
+				time.Sleep(2 * time.Second / time.Duration(n*n))
+			}
+		})
+		q.InFlight = 2
+		for range 2 {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_ = q.Do(ctx, "a")
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(200 * time.Millisecond)
+		began := time.Now()
+		if err := q.Do(t.Context(), "a"); err != nil || time.Since(began) != 1800*time.Millisecond {
+			t.Errorf("%v after %v, want the end of the first batch", err, time.Since(began))
+		}
+	})
+}
