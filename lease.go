@@ -166,7 +166,7 @@ func (l *lease) finish(result error) {
 		if next.state == inLine { // It was not passed on.
 			next.state = unsent
 			if l.lock == &l.handle {
-				q.known = &HeldError{Record: l.record(), Self: true}
+				q.known, q.outageFrom = &HeldError{Record: l.record(), Self: true}, 0
 				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 			}
 		}
@@ -232,7 +232,7 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 			result = &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case result != nil:
 			if errors.Is(result, ErrUnavailable) && !c.closed {
-				l.releaseInBackground(0, false)
+				l.releaseInBackground(keepUntil, false)
 			}
 			result = opError("release", c.stripPrefix(l.name), result)
 		}

@@ -711,3 +711,23 @@ func TestBackoffInAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// An outage that is over does not count for the next caller in line, though its end was seen by the
+// hold of the one before alone.
+func TestOutageBeforeAHold(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		c, store := faulty(t, nil)
+		first := acquire(t, open(t, store.Store, nil), "a", nil)
+		store.Once(faultstore.Acquire, applyAndHang) // A notice grants it.
+		head := later(func() error {
+			return c.Do(ctx, "a", nil, func(context.Context) error { time.Sleep(30 * time.Second); return nil })
+		})
+		next := later(func() error { return failure(c.Acquire(ctx, "a", nil)) })
+		time.Sleep(time.Second)
+		release(t, first)
+		time.Sleep(20 * time.Second)
+		store.Once(faultstore.Acquire, faultstore.LoseReply)
+		noErr(t, <-head)
+		noErr(t, <-next)
+	})
+}

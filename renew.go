@@ -65,14 +65,16 @@ func (c *Client) checkLeases() {
 }
 
 // checkBy sets the timer that calls checkLeases, unless it fires by due. A timer that is late, on a
-// busy machine or after a suspend, fires at once instead: what it was set for is due. The caller
-// holds c.mu.
+// busy machine or after a suspend, is set to fire at once, but only once. The caller holds c.mu.
 func (c *Client) checkBy(now, due time.Duration) {
 	s := &c.schedule
 	if c.clock.useBootClock { // The timer does not count the time of a suspend.
 		due = min(due, now+time.Second)
 	}
-	if due = min(due, cmp.Or(s.nextCheck, due)); due == s.nextCheck && now < due {
+	if due = min(due, cmp.Or(s.nextCheck, due)); due <= now {
+		due = 1 // at once
+	}
+	if due == s.nextCheck {
 		return
 	}
 	if s.nextCheck = due; s.timer == nil {
