@@ -218,8 +218,7 @@ func (l *lease) ask(sent time.Duration) (now time.Duration) {
 }
 
 // wait returns when the lease was signaled, when the call's time or the Client has ended, or after
-// pause unless that is 0. The first time that it would wait for a holder, it tells the hooks, and
-// returns.
+// pause unless that is 0. Before its first wait for a holder it tells the hooks, and returns.
 func (l *lease) wait(pause time.Duration) (now time.Duration) {
 	c := l.c
 	if !l.waitEmitted && l.op == opAcquire {
@@ -412,8 +411,7 @@ func errWaited(wait time.Duration) error {
 // request makes one request to the store, on the caller's goroutine, and returns its result. The
 // request ends when it is answered, after timeout, or at the deadline of ctx. It does not end when
 // ctx is canceled, so that its outcome becomes known. A store in the memory of this process answers
-// at once and gets ctx itself. All requests go through this function, except those of List; op is
-// what the hooks get.
+// at once and gets ctx itself. All requests but those of List come here; op is what the hooks get.
 func request[T any](
 	c *Client, ctx context.Context, op string, timeout time.Duration, call func(context.Context) (T, error),
 ) (value T, err error) {
