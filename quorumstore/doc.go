@@ -47,7 +47,7 @@
 // # What can go wrong
 //
 // Clocks. Those that differ do no harm, except that a node whose clock is over a second ahead has
-// no part in the first hold of a Store, which learns of the clock by it. One that runs faster by
+// no part in the first holds of a Store, which learns of the clock by them. One that runs faster by
 // more than 1%, or steps while it is used to expire holds (Redis uses the wall clock), may free a
 // lock early on that node. A node refuses a token that is more than [driver.MaxLead] above its
 // clock: a client with a clock that far ahead gets [driver.ErrInvalid], and a node with a clock

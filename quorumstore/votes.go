@@ -94,7 +94,8 @@ func mostCommon(tokens []int64) (token int64, most int) {
 	return token, most
 }
 
-// largestGroup returns the records of the hold that has most of them, the longest time left first.
+// largestGroup returns the records of the hold or keep that has most of them: the smallest token
+// first, and then the longest time left.
 func largestGroup(records []driver.Record) []driver.Record {
 	var best []driver.Record
 	for _, rec := range records {
@@ -103,7 +104,9 @@ func largestGroup(records []driver.Record) []driver.Record {
 			best = same
 		}
 	}
-	slices.SortStableFunc(best, func(a, b driver.Record) int { return cmp.Compare(b.Remaining, a.Remaining) })
+	slices.SortStableFunc(best, func(a, b driver.Record) int {
+		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(b.Remaining, a.Remaining))
+	})
 	return best
 }
 
