@@ -120,7 +120,7 @@ func NewDB(db *sql.DB, opts *Options) *Store {
 		defer cancel()
 		c, err := db.Conn(limited)
 		switch {
-		case known != nil && limited.Err() != nil:
+		case err != nil && known != nil && limited.Err() != nil:
 			*next = *known.Copy()
 			return nil
 		case err != nil:
