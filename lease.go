@@ -18,8 +18,7 @@ const (
 	maxPlaceTTL   = 5 * time.Second
 	maxFreedPlace = 20 * time.Second
 
-	// shortHold is how soon a hold that was granted by a notice is renewed, for its TTL: most holds
-	// have ended before.
+	// shortHold is how soon a hold granted by a notice is renewed for its TTL: most end before.
 	shortHold = 100 * time.Millisecond
 )
 
@@ -166,7 +165,10 @@ func (l *lease) finish(result error) {
 		if next.state == inLine { // It was not passed on.
 			next.state = unsent
 			if l.lock == &l.handle {
-				q.known, q.outageFrom = &HeldError{Record: l.record(), Self: true}, 0
+				q.known = &HeldError{Record: l.record(), Self: true}
+				if result == nil { // The store has answered.
+					q.outageFrom = 0
+				}
 				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
 			}
 		}
@@ -232,7 +234,7 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 			result = &LostError{Name: c.stripPrefix(l.name), Token: l.tokens.own, Reason: ErrTaken}
 		case result != nil:
 			if errors.Is(result, ErrUnavailable) && !c.closed {
-				l.releaseInBackground(keepUntil, false)
+				l.releaseInBackground(0, false)
 			}
 			result = opError("release", c.stripPrefix(l.name), result)
 		}

@@ -174,8 +174,7 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// unitHint returns what to write in place of a duration that looks like a number of seconds, "" for
-// any other.
+// unitHint returns what to write for a duration that looks like a number of seconds, or "".
 func unitHint(d time.Duration) string {
 	if d <= 0 || d >= time.Microsecond {
 		return ""

@@ -180,19 +180,6 @@ func TestReleaseKeep(t *testing.T) {
 	}
 }
 
-// A keep that no answer has confirmed is still asked for in the background.
-func TestReleaseKeepInAnOutage(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "name", &holdfast.Options{TTL: time.Hour})
-		store.Set(faultstore.Release, faultstore.Refuse)
-		wantErr(t, lock.ReleaseKeep(time.Hour), holdfast.ErrUnavailable)
-		store.Set(faultstore.Release, nil)
-		time.Sleep(time.Minute)
-		wantErr(t, failure(c.TryAcquire(ctx, "name", nil)), holdfast.ErrHeld)
-	})
-}
-
 // The name is kept also after MaxHold has ended the hold.
 func TestKeepOutlastsMaxHold(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {

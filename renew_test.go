@@ -68,8 +68,8 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
-// A hold ends at its deadline although other locks are acquired in that very moment, before the timer
-// of the deadline has fired.
+// A hold ends at its deadline although other locks are acquired in that very moment, before the
+// timer of the deadline has fired.
 func TestGrantsInTheMomentOfADeadline(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, _ := faulty(t, nil)

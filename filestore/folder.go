@@ -74,7 +74,7 @@ func (s *Store) openFolder() (*folder, error) {
 	older, _ := fs.Glob(root.FS(), ".lock-[0-9][0-9]") // The pattern is well formed.
 	if sessions, _ := f.Lstat("sessions"); err == nil && (sessions != nil || len(older) > 0) {
 		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
-			"and delete its sessions and .lock-*, or name another folder", driver.ErrUnsupported, s.dir)
+			"and delete sessions and .lock-00 to .lock-99 in it, or name another folder", driver.ErrUnsupported, s.dir)
 	}
 	if err != nil {
 		root.Close()

@@ -133,7 +133,7 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 		case namesOf(info) == 0: // It was deleted, and another may be in its place.
 		case !isNew && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode:
 			// Its maker may have been killed. It is made anew.
-			if err = sh.folder.Remove(sh.name); err != nil {
+			if err = sh.folder.Remove(sh.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				_ = setLock(sh.file, unlocked)
 				return nil, sh.folder.notApplied("remove", sh.name, err)
 			}
@@ -193,7 +193,7 @@ func (st *state) read(info fs.FileInfo) error {
 	if !isThisBoot {
 		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
 	}
-	if h.Format = format; !isThisBoot || len(h.Boot) != len(mark.Boot) || mark.apart(h.bootMark) > time.Second { // A step of the clock has come.
+	if h.Format = format; !isThisBoot || len(h.Boot) != len(mark.Boot) || mark.apart(h.bootMark) > time.Second { // A step of the clock, or not its text.
 		h.bootMark = mark
 	}
 	for i := range sh.entries {

@@ -41,7 +41,7 @@ func (t *task) runLocked(ctx context.Context, lock *holdfast.Lock, work func(con
 // already.
 //
 // The TTL of the hold is the time for which the mark is to be kept. So the hold serves as the mark
-// if its release is not confirmed.
+// if no release reaches the store.
 func (t *task) placeMark(ctx context.Context) error {
 	keep := t.keepMarkFor()
 	if keep <= 0 {
