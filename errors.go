@@ -118,8 +118,7 @@ func opErrorAll(op string, names []string, err error) error {
 	return fmt.Errorf("holdfast: %s %q and %d more: %w", op, names[0], len(names)-1, err)
 }
 
-// storeError wraps an error of a store with its sentinel. The end of the caller's own ctx is not an
-// error of the store.
+// storeError wraps an error of a store with its sentinel, unless the caller's own ctx has ended.
 func storeError(ctx context.Context, err error) error {
 	cut := ctx.Err()
 	if driver.Permanent(err) || errors.Is(err, ErrUnavailable) || cut != nil && errors.Is(err, cut) {

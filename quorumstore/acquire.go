@@ -122,10 +122,9 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 		began := time.Now()
 		res, err = n.Acquire(ctx, req)
 		s.noteReply(ctx, n, began, err)
-		s.mu.Lock() // The next floors are higher, by half more than needed: a request may take longer then.
-		if more := res.Token - began.UnixMicro() - floorSlack - s.clockLead; more > 0 {
-			s.clockLead = min(s.clockLead+more+more/2, maxClockLead)
-		}
+		s.mu.Lock() // The next floors are higher, by half more than needed: requests may take longer.
+		more := max(res.Token-began.UnixMicro()-floorSlack-s.clockLead, 0)
+		s.clockLead = min(s.clockLead+more+more/2, maxClockLead)
 		s.mu.Unlock()
 	}
 	p := &e.parts[n.index]
