@@ -183,7 +183,7 @@ func runWrapped(t *testing.T, prefix, script string) string {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "timeout", "-k1", "20", "bash", "-c", script)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = append(os.Environ(), "W="+prefix, "HOLDFAST_STORE=file:"+filepath.Join(t.TempDir(), "locks"))
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "W="+prefix, "HOLDFAST_STORE=file:"+filepath.Join(t.TempDir(), "locks"))
 	out, _ := cmd.Output() // a row may end with any code
 	return strings.Join(strings.Fields(strings.ReplaceAll(string(out), "\x00", " ")), " ")
 }
