@@ -24,9 +24,12 @@ func init() {
 				t.Fatal(err)
 			}
 			go func() {
-				text, _ := os.ReadFile(pipe) // which the script writes
+				text, err := os.ReadFile(pipe) // which the script writes
+				if err != nil {
+					return // The script has ended before, and is reported.
+				}
 				var pids [2]int
-				_, err := fmt.Sscan(string(text), &pids[0], &pids[1])
+				_, err = fmt.Sscan(string(text), &pids[0], &pids[1])
 				for _, hours := range []time.Duration{1, -1} {
 					for _, pid := range pids {
 						servers.SetWallClock(t, pid, hours*time.Hour)
