@@ -18,7 +18,7 @@ import (
 
 const (
 	requestBound = 3 * time.Second // of a request for many calls
-	longest      = 9 * time.Second // of a request with its repetitions: "holdfast list" gives up after 10 s
+	longest      = 9 * time.Second // of a request with its repetitions: "holdfast ls" waits 10 s
 	maxOps       = 128             // that a server allows in a transaction by default
 	maxCalls     = maxOps - 4      // in a request: a call has 4 operations at most, which count
 )

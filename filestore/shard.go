@@ -193,7 +193,7 @@ func (st *state) read(info fs.FileInfo) error {
 	if !isThisBoot {
 		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
 	}
-	if h.Format = format; !isThisBoot || len(h.Boot) != len(mark.Boot) || mark.apart(h.bootMark) > time.Second { // A step of the clock, or not its text.
+	if h.Format = format; !isThisBoot || len(h.Boot) != len(mark.Boot) || mark.apart(h.bootMark) > time.Second { // The clock was set, or it is the text of no host.
 		h.bootMark = mark
 	}
 	for i := range sh.entries {

@@ -110,7 +110,7 @@ func largestGroup(records []driver.Record) []driver.Record {
 	return best
 }
 
-// sameHold reports whether the records of two nodes belong to one hold.
+// sameHold reports whether the records of two nodes belong to one hold, or are keeps of one hold.
 func sameHold(a, b driver.Record) bool {
 	return a.Holder == b.Holder && a.Kept == b.Kept && (a.Kept || a.Token == b.Token) && maps.Equal(a.Metadata, b.Metadata)
 }
