@@ -90,15 +90,21 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch, in its order and in one round trip. If the server refuses a statement,
-// all attempts of the batch fail; any other error ends the session. A wait is sent alone, and ends
-// with ctx.
+// send carries out a batch, in its order and in one round trip. The server would grant a session its
+// own key again: an attempt claims a key that no entry of the session has, and what is asked for
+// another entry is skipped. If the server refuses a statement, all attempts of the batch fail; any
+// other error ends the session. A wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.store
 	st.mu.Lock()
-	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.function == ping || s.keys[c.entry.key] != c.entry })
+	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
+		if c.function == try && s.keys[c.entry.key] == nil {
+			s.keys[c.entry.key] = c.entry
+		}
+		return c.function == ping || s.keys[c.entry.key] != c.entry
+	})
 	st.mu.Unlock()
 	err := s.ready(slices.MaxFunc(calls, func(c, d *call) int { return cmp.Compare(c.ttl, d.ttl) }).ttl)
 	if err == nil {

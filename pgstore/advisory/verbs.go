@@ -79,8 +79,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 }
 
 // enter records the entry of a new owner, and has it watched. A place begins to wait, on a session
-// without keys. The server would grant a session its own key again: a key belongs to the first
-// entry of its session that has it, and send skips those of other entries.
+// without keys.
 func (s *Store) enter(e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,13 +96,11 @@ func (s *Store) enter(e *entry) error {
 			return errors.New("there are waiters enough")
 		}
 		e.session = s.sessions[spare]
+		e.session.keys[e.key] = e
 		e.ctx, e.cancel = context.WithCancel(s.ctx)
 		s.running.Go(func() { s.wait(e) })
 	}
 	s.owners[e.owned] = e
-	if e.session.keys[e.key] == nil {
-		e.session.keys[e.key] = e
-	}
 	if !s.watching {
 		s.watching = true
 		s.running.Go(s.watch)
