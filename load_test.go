@@ -1,13 +1,11 @@
 package holdfast_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -92,48 +90,4 @@ func TestCrowds(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestHundredThousandLocks(t *testing.T) {
-	const count = 100_000
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		var renewals, late atomic.Int64
-		before := heap()
-		c := open(t, memstore.New(), &holdfast.Config{Hooks: onEvent(holdfast.EventRenewed, func(e holdfast.Event) {
-			renewals.Add(1)
-			if e.Left < 19*time.Second { // of 29.698 s, renewed after at most 10
-				late.Add(1)
-			}
-		})})
-		locks := make([]*holdfast.Lock, count)
-		for i := range locks {
-			locks[i] = acquire(t, c, fmt.Sprintf("lock-%06d", i), nil)
-			if i%128 == 0 { // They are there before the first is renewed.
-				time.Sleep(10 * ms)
-			}
-		}
-		size := (heap() - before) / count
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		goroutines := runtime.NumGoroutine()
-		for _, lock := range locks {
-			if err := lock.Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		t.Logf("%d bytes for each lock, %d goroutines, %d renewals", size, goroutines, renewals.Load())
-		if size > 1024 || goroutines > 100 {
-			t.Errorf("%d bytes for each lock, %d goroutines", size, goroutines)
-		}
-		if n := renewals.Load(); n < 5*count || late.Load() > 0 {
-			t.Errorf("%d renewals, %d of them late", n, late.Load())
-		}
-	})
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }

@@ -221,6 +221,15 @@ func far(d time.Duration) faultstore.Fault {
 	}
 }
 
+// answersLate applies the request at once and answers after d.
+func answersLate(d time.Duration) faultstore.Fault {
+	return func(_ context.Context, _ faultstore.Op, apply func()) error {
+		apply()
+		time.Sleep(d)
+		return nil
+	}
+}
+
 // applyAndHang applies the request and never answers.
 func applyAndHang(ctx context.Context, op faultstore.Op, apply func()) error {
 	apply()

@@ -140,12 +140,13 @@ func TestBreakWhileTheReplyIsLost(t *testing.T) {
 	})
 }
 
-// A place becomes a hold by a notice with its own token within its time, and by no other.
+// A place becomes a hold by a notice with its own token within its time, and by no other. One that
+// was renewed without an answer keeps its turn.
 func TestNoticesThatGrantNothing(t *testing.T) {
 	for name, poke := range map[string]func(spy *spyStore, store *faultstore.Store){
 		"another token": func(spy *spyStore, _ *faultstore.Store) { spy.send("a", spy.owner, spy.token+1) },
 		"after the end of the place": func(spy *spyStore, store *faultstore.Store) {
-			store.Set(faultstore.Renew, faultstore.Refuse)
+			store.Set(faultstore.Renew, faultstore.LoseReply)
 			time.Sleep(6 * time.Second)
 			spy.send("a", spy.owner, spy.token)
 			store.Set(faultstore.Renew, nil)
@@ -156,18 +157,30 @@ func TestNoticesThatGrantNothing(t *testing.T) {
 			spy := spyOn(store)
 			first := acquire(t, open(t, store.Store, nil), "a", nil)
 			got := startWaiters(t, open(t, spy, nil), "a", 1)
+			behind := startWaiters(t, open(t, store.Store, nil), "a", 1)
 			poke(spy, store)
 			waits(t, got)
 			release(t, first)
+			waits(t, behind)
 			release(t, <-got)
+			release(t, <-behind)
 		})
 	}
 }
 
 // The deadline of a lock that came by a notice counts from the request that confirms the most, in
-// each phase of the renewal of its place. It is extended to the full TTL at once.
+// each phase of the renewal of its place. It is extended to the full TTL at once, however little is
+// left of the place.
 func TestDeadlineOfAGrant(t *testing.T) {
-	for phase := 100 * ms; phase < 6*time.Second; phase += 300 * ms {
+	type phase struct{ refused, released time.Duration } // from when renewals are refused, and the grant
+	var phases []phase
+	for at := 100 * ms; at < 6*time.Second; at += 300 * ms {
+		phases = append(phases, phase{at, at + ms})
+	}
+	for left := 3 * ms; left < 300*ms; left += 9 * ms {
+		phases = append(phases, phase{0, driver.Validity(5*time.Second) - left})
+	}
+	for _, phase := range phases {
 		virtual(t, func(t *testing.T, ctx context.Context) {
 			store := faultstore.Wrap(memstore.New())
 			var confirmed time.Time // when the last request was sent
@@ -179,31 +192,30 @@ func TestDeadlineOfAGrant(t *testing.T) {
 			store.Set(faultstore.Acquire, note)
 			store.Set(faultstore.Renew, note)
 			first := acquire(t, open(t, store.Store, nil), "a", nil)
-			time.AfterFunc(phase, func() {
-				store.Set(faultstore.Renew, faultstore.Refuse)
-				release(t, first)
-			})
+			time.AfterFunc(phase.refused, func() { store.Set(faultstore.Renew, faultstore.Refuse) })
+			time.AfterFunc(phase.released, func() { release(t, first) })
 			lock := acquire(t, open(t, store, nil), "a", nil)
 			if end := confirmed.Add(driver.Validity(5 * time.Second)); !lock.Deadline().Equal(end) {
-				t.Errorf("granted after %v: the deadline is in %v, want %v", phase, time.Until(lock.Deadline()), time.Until(end))
+				t.Errorf("%v: the deadline is in %v, want %v", phase, time.Until(lock.Deadline()), time.Until(end))
 			}
 			store.Set(faultstore.Renew, nil)
 			time.Sleep(2 * time.Second)
 			if left := time.Until(lock.Deadline()); left < 25*time.Second {
-				t.Errorf("granted after %v: %v are left after the first renewal", phase, left)
+				t.Errorf("%v: %v are left after the first renewal", phase, left)
 			}
 			release(t, lock)
 		})
 	}
 }
 
-// A lock that this Client does not renew, or that another process may get by a ticket, has its full
-// TTL when Acquire returns, also if it came by a notice, or if an earlier attempt was granted too
-// late.
+// A lock that this Client does not renew to the end, or that another process may get by a ticket,
+// has its full TTL when Acquire returns, also if it came by a notice, or if an earlier attempt was
+// granted too late.
 func TestFullTTLOfAGrant(t *testing.T) {
 	for name, o := range map[string]*holdfast.Options{
 		"NoRenew":  {NoRenew: true, TTL: time.Hour},
 		"Detached": {Detached: true, TTL: time.Hour},
+		"MaxHold":  {MaxHold: time.Hour, TTL: time.Hour},
 	} {
 		for _, late := range []bool{false, true} {
 			virtualRun(t, fmt.Sprint(name, " ", late), func(t *testing.T, ctx context.Context) {
@@ -333,42 +345,29 @@ func TestStoreThatForgets(t *testing.T) {
 	})
 }
 
-// Holds are not lost because places share their connection: a slow store keeps locks with a TTL
-// that allows it, while their Client waits for others.
-func TestSlowStoreWithPlaces(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		acquire(t, open(t, store.Store, nil), "other", &holdfast.Options{TTL: time.Hour})
-		lock := acquire(t, c, "a", nil)
-		store.Set(faultstore.Acquire, far(3*time.Second))
-		store.Set(faultstore.Renew, far(3*time.Second))
-		wantErr(t, failure(c.Acquire(ctx, "other", &holdfast.Options{Wait: 5 * time.Minute})), holdfast.ErrHeld)
-		noErr(t, lock.Err())
-	})
-}
-
 // A store that may have missed notices has waiters look: the one with the owner, all of the name,
-// all.
+// all. Before the answer to its Acquire, a notice is kept until then.
 func TestNoticeToLook(t *testing.T) {
-	for _, notice := range []string{"owner", "name", "all"} {
+	for notice, answer := range map[string]time.Duration{"owner": 0, "owner before the answer": time.Second, "name": 0, "all": 0} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
 			spy := spyOn(memstore.New())
 			store := faultstore.Wrap(spy)
 			first := acquire(t, open(t, spy.Notifier, nil), "a", nil)
+			store.Once(faultstore.Acquire, answersLate(answer))
 			got := startWaiters(t, open(t, store, nil), "a", 1)
 			store.Set(faultstore.Notice, loseNotice)
 			release(t, first)
 			waits(t, got)
 			store.Set(faultstore.Notice, nil)
 			switch notice {
-			case "owner":
-				spy.send("a", spy.owner, 0)
 			case "name":
 				spy.send("a", "", 0)
-			default:
+			case "all":
 				spy.send("", "", 0)
+			default:
+				spy.send("a", spy.owner, 0)
 			}
-			noErr(t, within(t, 0, 0, func() error { return (<-got).Release() }))
+			noErr(t, within(t, answer, answer, func() error { return (<-got).Release() }))
 		})
 	}
 }
@@ -399,37 +398,6 @@ func TestEntriesOfAClient(t *testing.T) {
 	}
 }
 
-// A notice that comes while the Acquire of its owner has no answer yet is kept until the answer:
-// the grant holds and is renewed, and a notice to look leads to a look at once.
-func TestNoticeBeforeTheReply(t *testing.T) {
-	for _, grant := range []bool{true, false} {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			spy := spyOn(memstore.New())
-			store := faultstore.Wrap(spy)
-			c := open(t, store, nil)
-			first := acquire(t, open(t, spy.Notifier, nil), "a", nil)
-			if !grant {
-				store.Set(faultstore.Notice, loseNotice)
-			}
-			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				apply()
-				release(t, first)
-				synctest.Wait()
-				if !grant {
-					store.Set(faultstore.Notice, nil)
-					spy.send("a", spy.owner, 0)
-				}
-				time.Sleep(time.Second)
-				return nil
-			})
-			var lock *holdfast.Lock
-			noErr(t, within(t, time.Second, time.Second, func() error { lock = acquire(t, c, "a", nil); return nil }))
-			time.Sleep(time.Minute)
-			release(t, lock)
-		})
-	}
-}
-
 // A notice that comes while an Acquire is refused leads to another one at once.
 func TestNoticeBeforeTheRefusal(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
@@ -442,25 +410,5 @@ func TestNoticeBeforeTheRefusal(t *testing.T) {
 			return nil
 		})
 		noErr(t, within(t, 0, 50*ms, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
-	})
-}
-
-// A hold of which a notice has told is not lost by the answer to a renewal of its place, which was
-// sent before.
-func TestNoticeBeforeTheAnswerToARenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		first := acquire(t, open(t, store.Store, nil), "a", nil)
-		got := startWaiters(t, open(t, store, nil), "a", 1)
-		store.Once(faultstore.Renew, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(time.Second)
-			return nil
-		})
-		time.Sleep(1700 * ms)
-		release(t, first)
-		lock := <-got
-		time.Sleep(time.Minute)
-		release(t, lock)
 	})
 }

@@ -360,11 +360,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			apply()
 			return nil
 		}, time.Second, time.Second}, // They hold up the caller's goroutine.
-		"granted before it": {func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(time.Second)
-			return nil
-		}, time.Second, time.Second},
+		"granted before it":         {answersLate(time.Second), time.Second, time.Second},
 		"granted, reply lost":       {applyAndHang, 3 * time.Second, 500 * ms},
 		"granted, every reply lost": {faultstore.LoseReply, 500 * ms, 500 * ms},
 	} {

@@ -256,15 +256,23 @@ func TestReleaseKeepOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// A hold that a notice has told before the answer to its Acquire is not one of the caller yet:
-// ReleaseAll leaves it alone, and if it ends meanwhile the caller gets another one.
+// A hold that a notice has told before the answer to its Acquire, or to a renewal of its place, is
+// not one of the caller yet: ReleaseAll leaves it alone, and if it ends meanwhile the caller gets
+// another one.
 func TestHoldBeforeTheAnswer(t *testing.T) {
-	for name, answer := range map[string]faultstore.Fault{"late": far(1800 * ms), "too late": applyAndHang} {
+	for name, test := range map[string]struct {
+		op     faultstore.Op
+		answer faultstore.Fault
+	}{
+		"late":         {faultstore.Acquire, far(1800 * ms)},
+		"too late":     {faultstore.Acquire, applyAndHang},
+		"of a renewal": {faultstore.Renew, answersLate(900 * ms)},
+	} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
 			b, net := faulty(t, nil)
 			a := open(t, net.Store, nil)
 			first := acquire(t, a, "n", nil)
-			net.Once(faultstore.Acquire, answer)
+			net.Once(test.op, test.answer)
 			got := make(chan *holdfast.Lock, 1)
 			go func() { got <- acquire(t, b, "n", &holdfast.Options{TTL: 2 * time.Second}) }()
 			time.Sleep(time.Second)
@@ -272,7 +280,7 @@ func TestHoldBeforeTheAnswer(t *testing.T) {
 			told := lookup(t, a, "n").Token
 			noErr(t, b.ReleaseAll())
 			lock := <-got
-			if same := lock.Token() == told; same != (name == "late") {
+			if same := lock.Token() == told; same != (name != "too late") {
 				t.Errorf("token %d, and that of the notice is %d", lock.Token(), told)
 			}
 			time.Sleep(time.Minute)
@@ -288,11 +296,7 @@ func TestReleaseKeepThatCameTooLate(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		b, net := faulty(t, nil)
 		a := open(t, net.Store, nil)
-		net.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(2 * time.Second)
-			return nil
-		})
+		net.Once(faultstore.Acquire, answersLate(2*time.Second))
 		lock := acquire(t, b, "n", &holdfast.Options{TTL: 10 * time.Second, NoRenew: true})
 		time.Sleep(7 * time.Second)
 		net.Once(faultstore.Release, func(_ context.Context, _ faultstore.Op, _ func()) error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/memstore"
 )
 
 // Locks are held for an hour, and not renewed after that. One request in 10 s renews all of them,
@@ -147,11 +144,7 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 func TestAnswerThatComesTooLate(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		c, store := faulty(t, nil)
-		store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-			apply()
-			time.Sleep(990 * ms)
-			return nil
-		})
+		store.Once(faultstore.Acquire, answersLate(990*ms))
 		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Second})
 		if left := time.Until(lock.Deadline()); left != 988*ms {
 			t.Errorf("%v left, want that of another request", left)
@@ -212,24 +205,6 @@ func TestMaxHold(t *testing.T) {
 			free(t, c, "a")
 		})
 	}
-}
-
-// Renewals that hang leave time for others: a request has a quarter of the TTL, and the pauses
-// after it a sixteenth at most, so that three are sent before the deadline.
-func TestRenewalLeavesTimeForOthers(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Renew, faultstore.Hang)
-		for range 300 { // The pauses are random.
-			before := store.Calls(faultstore.Renew)
-			lock := acquire(t, c, "a", &holdfast.Options{TTL: 6 * time.Second})
-			<-lock.Context().Done()
-			if n := store.Calls(faultstore.Renew) - before; n < 3 {
-				t.Errorf("%d renewals were tried before the lock was lost, want 3", n)
-			}
-			wantErr(t, lock.Release(), holdfast.ErrExpired)
-		}
-	})
 }
 
 // Locks of a TTL too short for the line they are renewed over do not cost one of a longer TTL,
@@ -302,25 +277,12 @@ func TestSuspendCountsAgainstTheDeadline(t *testing.T) {
 		if left := time.Until(lock.Deadline()); left > 29698*ms || lock.Err() != nil {
 			t.Errorf("acquired after a suspend: %v to the deadline, %v", left, lock.Err())
 		}
+		// Nor does it delay the renewal of a lock with a short TTL.
+		suspend(time.Hour)
+		lock = acquire(t, c, "d", &holdfast.Options{TTL: 300 * ms})
+		time.Sleep(700 * ms)
+		noErr(t, lock.Err())
 	})
-}
-
-// A grant by a notice is renewed in what is left of the place, however little that is.
-func TestRenewalAfterALateGrant(t *testing.T) {
-	for left := 3 * ms; left < 300*ms; left += 9 * ms {
-		virtual(t, func(t *testing.T, ctx context.Context) {
-			c, net := faulty(t, nil)
-			first := acquire(t, open(t, net.Store, nil), "n", nil)
-			got := startWaiters(t, c, "n", 1)
-			net.Set(faultstore.Renew, faultstore.Refuse) // until the lock is free
-			time.Sleep(4948*ms - left)
-			net.Set(faultstore.Renew, nil)
-			release(t, first)
-			lock := <-got
-			time.Sleep(time.Second)
-			noErr(t, lock.Err())
-		})
-	}
 }
 
 // A grant by a notice has the rest of the place at first: one renewal that fails in that time is
@@ -340,63 +302,6 @@ func TestRenewalAfterAGrantByNotice(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The look at a lock with NoRenew asks for the least TTL, and has the time of any other request. It
-// does not cost the locks that are looked at with it.
-func TestLookAtALockWithoutRenewal(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		spy := spyOn(memstore.New())
-		net := faultstore.Wrap(spy)
-		doubts := 0
-		c := closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Hooks: onEvent(holdfast.EventInDoubt, func(holdfast.Event) { doubts++ })}))
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour, NoRenew: true})
-		acquire(t, c, "b", nil)
-		net.Set(faultstore.Renew, answersIn(5*ms))
-		spy.send("", "", 0) // The connection of the notices was lost, and is back.
-		time.Sleep(100 * ms)
-		if doubts > 0 {
-			t.Errorf("%d locks are in doubt", doubts)
-		}
-		breakLock(t, spy.Notifier, "a")
-		noErr(t, within(t, 5*ms, 5*ms, func() error { <-lock.Context().Done(); return nil }))
-	})
-}
-
-// A hold that a notice has granted is renewed for its TTL though MaxHold is shorter than a place:
-// the name stays taken while work winds up, and can be kept.
-func TestMaxHoldOfAGrantByNotice(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		a, b, c := open(t, mem, nil), open(t, mem, nil), open(t, mem, nil)
-		first := acquire(t, a, "a", nil)
-		var working atomic.Bool
-		done := later(func() error {
-			return b.Do(ctx, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 80 * ms}, func(ctx context.Context) error {
-				working.Store(true)
-				<-ctx.Done()
-				time.Sleep(10 * time.Second) // it winds up
-				working.Store(false)
-				return nil
-			})
-		})
-		release(t, first)
-		synctest.Wait()
-		began := time.Now()
-		lock := acquire(t, c, "a", nil)
-		if working.Load() {
-			t.Errorf("another holder %v after the grant, while work runs, though the TTL is 30 s", time.Since(began))
-		}
-		<-done
-		locks := startWaiting(t, b, "a", &holdfast.Options{TTL: 30 * time.Second, MaxHold: 4 * time.Second}, 1)
-		release(t, lock)
-		kept := <-locks
-		time.Sleep(6 * time.Second)
-		_ = kept.ReleaseKeep(time.Hour)
-		if _, err := a.Lookup(ctx, "a"); err != nil {
-			t.Errorf("it was not kept within the TTL: %v", err)
-		}
-	})
 }
 
 // Calls of Extend that fail, or for less than the TTL, leave the automatic renewal where it is,
@@ -429,57 +334,4 @@ func TestExtendsAndAutomaticRenewal(t *testing.T) {
 			release(t, lock)
 		})
 	}
-}
-
-// A notice after the confirmed end of a place leads to a look: the store may have renewed it.
-func TestNoticeAfterTheConfirmedEnd(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		a, c := open(t, mem, nil), open(t, mem, nil)
-		first := acquire(t, a, "a", nil)
-		store := faultstore.Wrap(mem)
-		b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{MaxOutage: time.Minute}))
-		var mu sync.Mutex
-		var order []string
-		take := func(who string, c *holdfast.Client) <-chan error {
-			return later(func() error {
-				return c.Do(ctx, "a", nil, func(context.Context) error {
-					mu.Lock()
-					defer mu.Unlock()
-					order = append(order, who)
-					return nil
-				})
-			})
-		}
-		bDone := take("b", b)
-		cDone := take("c", c)
-		store.Set(faultstore.Renew, faultstore.LoseReply)
-		time.Sleep(7 * time.Second)
-		store.Set(faultstore.Renew, nil)
-		release(t, first)
-		noErr(t, <-bDone)
-		noErr(t, <-cDone)
-		if order[0] != "b" {
-			t.Errorf("order %v: b has come first, and its place was renewed", order)
-		}
-	})
-}
-
-// After a suspend in which one lock has ended and another is due, the Client goes on; and a lock of
-// a short TTL that is acquired soon after one is renewed in time.
-func TestSuspendOfLongLocks(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		suspend := suspendable(t)
-		c, _ := faulty(t, nil)
-		ended := acquire(t, c, "ended", &holdfast.Options{TTL: 6 * time.Hour})
-		due := acquire(t, c, "due", &holdfast.Options{TTL: 24 * time.Hour})
-		suspend(9 * time.Hour)
-		time.Sleep(2100 * ms) // between two checks
-		wantErr(t, ended.Err(), holdfast.ErrExpired)
-		suspend(time.Hour)
-		short := acquire(t, c, "short", &holdfast.Options{TTL: 300 * ms})
-		time.Sleep(700 * ms)
-		noErr(t, short.Err())
-		noErr(t, due.Err())
-	})
 }
