@@ -43,7 +43,7 @@ bench: needs ## Measure ours and the rivals on the same servers: prints tables l
 
 .PHONY: bench-local
 bench-local: ## Measure: memory, files, and the command against flock(1)
-	$(GO) test -run '^$$' -bench . -benchmem . ./filestore
+	$(GO) test -run '^$$' -bench . -benchmem .
 	$(GO) test -run "^$$" -bench . -benchtime 50x ./internal/command
 
 .PHONY: rounds

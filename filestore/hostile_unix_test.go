@@ -4,10 +4,10 @@ package filestore
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +18,7 @@ import (
 	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // spoil returns what no store has written, made from the file of the name "bad".
@@ -82,85 +83,44 @@ func TestHostileFiles(t *testing.T) {
 	for what, text := range spoil(string(contents)) {
 		t.Run(what, func(t *testing.T) {
 			writeFile(t, s.pathOf("bad"), text)
-			useHostile(t, s, shown[what])
+			check := func(verb string, err error) {
+				t.Helper()
+				switch {
+				case err == nil && shown[what]:
+				case !errors.Is(err, driver.ErrCorrupt):
+					t.Errorf("%s: %v", verb, err)
+				case !strings.Contains(err.Error(), s.pathOf("bad")) || strings.ContainsFunc(err.Error(), unicode.IsControl):
+					t.Errorf("the error of %s is %q", verb, err)
+				}
+			}
+			seen := map[string]int{}
+			for rec, err := range s.List(t.Context(), "") {
+				if seen[rec.Name]++; rec.Name != "good" {
+					check("List", err)
+				}
+				_, err = json.Marshal(rec)
+				if text := rec.Name + rec.Holder + fmt.Sprint(rec.Metadata); err != nil || strings.ContainsFunc(text, unicode.IsControl) {
+					t.Errorf("what is shown is %q, %v", text, err)
+				}
+				if rec.Remaining < 0 || rec.Token < 0 || rec.Token > driver.MaxToken {
+					t.Errorf("the record is out of range: %+v", rec)
+				}
+			}
+			if seen["good"] != 1 || !shown[what] && seen[""] != 1 {
+				t.Errorf("List yields %v", seen)
+			}
+			for verb, call := range storecheck.Calls(s, request("bad", time.Hour)) {
+				check(verb, call(t.Context()))
+			}
 			if after, _ := os.ReadFile(s.pathOf("bad")); string(after) != text && !shown[what] {
 				t.Errorf("the file was changed to %q", after)
 			}
-			if err := os.Remove(s.pathOf("bad")); err != nil && !shown[what] {
+			next(t, s, "another")
+			if err := os.Remove(s.pathOf("bad")); err != nil {
 				t.Fatal(err)
 			}
 			next(t, s, "bad")
 		})
-	}
-}
-
-// useHostile makes every request for the name "bad", and checks what it shows.
-func useHostile(t *testing.T, s *Store, isShown bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	check := func(what string, err error) {
-		t.Helper()
-		switch {
-		case err == nil && isShown:
-		case !errors.Is(err, driver.ErrCorrupt):
-			t.Errorf("%s: %v", what, err)
-		case !strings.Contains(err.Error(), s.pathOf("bad")) || strings.ContainsFunc(err.Error(), unicode.IsControl):
-			t.Errorf("the error of %s is %q", what, err)
-		}
-	}
-	now, err := s.Renew(ctx, []driver.RenewRequest{{Name: "bad", Owner: "x", TTL: time.Hour}})
-	check("Renew", err)
-	if err != nil && now[0].State != driver.Unknown {
-		t.Errorf("Renew is answered %v", now)
-	}
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "bad", Owner: "x"})
-	check("Release", err)
-	records, err := s.Lookup(ctx, "bad")
-	check("Lookup", err)
-	checkShown(t, records...)
-	seen := map[string]int{}
-	for rec, err := range s.List(ctx, "") {
-		if err != nil {
-			check("List", err)
-		}
-		checkShown(t, rec)
-		seen[rec.Name]++
-	}
-	if seen["good"] != 1 || !isShown && seen[""] != 1 {
-		t.Errorf("List yields %v", seen)
-	}
-	res, err := s.Acquire(ctx, request("bad", time.Hour))
-	check("Acquire", err)
-	checkShown(t, res.Held)
-	records, err = s.Break(ctx, "bad", 0)
-	check("Break", err)
-	checkShown(t, records...)
-	next(t, s, "another")
-	if isShown {
-		next(t, s, "bad")
-	}
-}
-
-// checkShown checks that records can be shown.
-func checkShown(t *testing.T, records ...driver.Record) {
-	t.Helper()
-	for _, rec := range records {
-		texts := []string{rec.Name, rec.Holder}
-		for key, value := range rec.Metadata {
-			texts = append(texts, key, value)
-		}
-		for _, text := range texts {
-			if strings.ContainsFunc(text, unicode.IsControl) {
-				t.Errorf("the record has control characters: %q", text)
-			}
-		}
-		if _, err := json.Marshal(rec); err != nil {
-			t.Errorf("the record has no JSON: %v", err)
-		}
-		if rec.Remaining < 0 || rec.Token < 0 || rec.Token > driver.MaxToken {
-			t.Errorf("the record is out of range: %+v", rec)
-		}
 	}
 }
 
@@ -207,163 +167,77 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A member of the group puts another name of a file of the process, such as one of root, in the
-// place of each file that is written in place. It is not written, and keeps its permissions.
-func TestOtherNames(t *testing.T) {
-	dir := t.TempDir()
-	folder := filepath.Join(dir, "locks")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
-		t.Fatal(err)
-	}
-	s, other := openTest(t, folder), openTest(t, folder)
-	held, _ := granted(t, s, "name", time.Hour)
-	waiting(t, other, request("name", time.Hour))
-	empty, appended := filepath.Join(dir, "empty"), filepath.Join(dir, "appended")
-	writeFile(t, empty, "")
-	writeFile(t, appended, "")
-	replaced := filepath.Join(folder, other.sessionFile())
-	if err := errors.Join(os.Remove(replaced), os.Link(appended, replaced)); err != nil {
-		t.Fatal(err)
-	}
-	released(t, s, held)
-	for i := range shardCount {
-		path := filepath.Join(folder, shardFile(i))
-		_ = os.Remove(path)
-		if err := os.Link(empty, path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err := openTest(t, folder).Acquire(ctx, request("another", time.Hour))
-	wantError(t, err, driver.ErrCorrupt, folder)
-	for _, path := range []string{empty, appended} {
-		if text, err := os.ReadFile(path); len(text) > 0 || err != nil {
-			t.Errorf("the file has %q, %v", text, err)
-		}
-		checkMode(t, path, 0o600)
-	}
-}
-
-// A member of the group moves a private file of the process, such as one of root, into the place of
-// a file that is written in place. It is not written, and keeps its permissions.
-func TestMovedFiles(t *testing.T) {
-	dir := t.TempDir()
-	folder := filepath.Join(dir, "locks")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
-		t.Fatal(err)
-	}
-	s, other := openTest(t, folder), openTest(t, folder)
-	held, _ := granted(t, s, "name", time.Hour)
-	waiting(t, other, request("name", time.Hour))
-	move := func(path, text string) {
-		t.Helper()
-		private := filepath.Join(dir, "private")
-		writeFile(t, private, text)
-		if err := os.Rename(private, path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	unharmed := func(path string) {
-		t.Helper()
-		if text, err := os.ReadFile(path); string(text) != "precious\n" {
-			t.Errorf("the file has %q, %v", text, err)
-		}
-		checkMode(t, path, 0o600)
-	}
-	session, lock := filepath.Join(folder, other.sessionFile()), s.pathOf("another")
-	move(session, "precious\n")
-	released(t, s, held)
-	unharmed(session)
-	move(lock, "precious\n")
-	_, err := openTest(t, folder).Acquire(t.Context(), request("another", time.Hour))
-	wantError(t, err, driver.ErrCorrupt, lock)
-	unharmed(lock)
-
-	move(lock, "")
-	log, err := os.OpenFile(lock, os.O_WRONLY, 0) // by a program that writes to it later
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	next(t, openTest(t, folder), "another")
-	checkMode(t, lock, 0o660)
-	if info, err := log.Stat(); err != nil || info.Mode() != 0o600 || info.Size() > 0 {
-		t.Errorf("the file has the permissions %v and %d bytes, %v", info.Mode(), info.Size(), err)
-	}
-
-	for _, old := range []string{strings.Repeat("precious", headerSize), strings.Repeat("\x00", 3*pageSize)} {
-		move(s.pathOf("old"), old)
-		if err := os.Chtimes(s.pathOf("old"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.Acquire(t.Context(), request("old", time.Hour))
-		wantError(t, err, driver.ErrCorrupt, s.pathOf("old"))
-		if text, err := os.ReadFile(s.pathOf("old")); string(text) != old {
-			t.Errorf("the file has %.99q, %v", text, err)
-		}
-	}
-}
-
-// A session with another name elsewhere, as after "cp -al", is not taken for that of a dead
-// process.
-func TestLinkedSession(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	granted(t, s, "name", time.Hour)
-	session := filepath.Join(dir, s.sessionFile())
-	if err := os.Link(session, filepath.Join(t.TempDir(), "copy")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := openTest(t, dir).Acquire(t.Context(), request("name", time.Hour))
-	wantError(t, err, driver.ErrCorrupt, session)
-}
-
-// A private file that a member of the group moves to where a session is being made keeps its
+// A member of the group puts a private file of the process, such as one of root, or another name of
+// it, in the place of each file that is written in place. It is not written, and keeps its
 // permissions.
-func TestFileInTheWayOfASession(t *testing.T) {
-	dir := t.TempDir()
-	folder, private := filepath.Join(dir, "locks"), filepath.Join(dir, "private")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, private, "precious\n")
-	before, err := os.Stat(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, _, err := openTest(t, folder).currentFolder(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	moved := make(chan error)
-	go func() {
-		for {
-			files, err := os.ReadDir(folder)
-			for _, file := range files {
-				if strings.HasSuffix(file.Name(), ".new") && os.Link(private, filepath.Join(dir, "link")) == nil {
-					err = os.Rename(filepath.Join(dir, "link"), filepath.Join(folder, file.Name()))
+func TestMovedFiles(t *testing.T) {
+	for what, text := range map[string]string{
+		"an empty file": "", "a line": "precious\n", "a long text": strings.Repeat("precious", headerSize), "zeros": strings.Repeat("\x00", 3*pageSize),
+	} {
+		for how, put := range map[string]func(file, path string) error{"linked": os.Link, "moved": os.Rename} {
+			t.Run(what+" that is "+how, func(t *testing.T) {
+				dir := t.TempDir()
+				folder := makeDir(t, filepath.Join(dir, "locks"), os.Geteuid(), 0o770)
+				s, other := openTest(t, folder), openTest(t, folder)
+				held, _ := granted(t, s, "name", time.Hour)
+				waiting(t, other, request("name", time.Hour))
+				shard, session := s.pathOf("another"), filepath.Join(folder, other.sessionFile())
+				var private []*os.File
+				for i, path := range []string{shard, session} {
+					file := filepath.Join(dir, fmt.Sprint("private", i))
+					writeFile(t, file, text)
+					opened, err := os.Open(file)
+					_ = os.Remove(path)
+					if err := errors.Join(err, os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)), put(file, path)); err != nil {
+						t.Fatal(err)
+					}
+					defer opened.Close()
+					private = append(private, opened)
 				}
-			}
-			select {
-			case moved <- err:
-				return
-			default:
-			}
-		}
-	}()
-	for range 500 {
-		if s, err := f.openSession(); err == nil {
-			if info, err := s.file.Stat(); err != nil || os.SameFile(info, before) {
-				t.Fatalf("the private file is the session: %v", err)
-			}
-			s.close()
+				released(t, s, held)
+				if made := openTest(t, folder); text == "" && how == "moved" { // It is as one whose maker was killed.
+					next(t, made, "another")
+				} else {
+					_, err := made.Acquire(t.Context(), request("another", time.Hour))
+					wantError(t, err, driver.ErrCorrupt, shard)
+				}
+				for _, file := range private {
+					info, err := file.Stat()
+					if after, _ := io.ReadAll(file); string(after) != text || err != nil || info.Mode() != 0o600 {
+						t.Errorf("%s has the permissions %v and %.99q", file.Name(), info.Mode(), after)
+					}
+				}
+			})
 		}
 	}
-	if err := <-moved; err != nil {
-		t.Error(err)
+}
+
+// A file of the store that gets another name elsewhere, as by "cp -al", is an error that names it:
+// locks are not written any more, and a session is not taken for that of a dead process.
+func TestOtherNames(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	held, _ := granted(t, s, "name", time.Hour)
+	renewal := []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: 2 * time.Hour}}
+	for path, request := range map[string]func() error{
+		s.pathOf("name"): func() error { _, err := s.Renew(t.Context(), renewal); return err },
+		filepath.Join(s.dir, s.sessionFile()): func() error {
+			_, err := openTest(t, s.dir).Acquire(t.Context(), request("name", time.Hour))
+			return err
+		},
+	} {
+		former, _ := os.ReadFile(s.pathOf("name"))
+		if err := os.Link(path, s.dir+"-copy"); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, request(), driver.ErrCorrupt, path)
+		if text, err := os.ReadFile(s.pathOf("name")); err != nil || !bytes.Equal(text, former) {
+			t.Errorf("it was written, %v", err)
+		}
+		if err := os.Remove(s.dir + "-copy"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	checkMode(t, private, 0o600)
+	released(t, s, held)
 }
 
 // A member of the group writes what is no notice into the file of a session. The notices behind it
@@ -404,25 +278,4 @@ func TestOldFolder(t *testing.T) {
 			t.Errorf("the folder has %q", left)
 		}
 	}
-}
-
-// A file that gets another name while it is open is not written any more.
-func TestOtherNameOfAnOpenFile(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir)
-	held, _ := granted(t, s, "name", time.Hour)
-	path := s.pathOf("name")
-	former, err := os.ReadFile(path)
-	if err = errors.Join(err, os.Link(path, dir+"-copy")); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Renew(t.Context(), []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: 2 * time.Hour}})
-	wantError(t, err, driver.ErrCorrupt, path)
-	if text, err := os.ReadFile(dir + "-copy"); err != nil || !bytes.Equal(text, former) {
-		t.Errorf("it was written, %v", err)
-	}
-	if err := os.Remove(dir + "-copy"); err != nil {
-		t.Fatal(err)
-	}
-	released(t, s, held)
 }
