@@ -83,10 +83,10 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		e.token = token
 		stands := e.state == live // A renewal may have found it lost before.
 		s.mu.Unlock()
-		if stands && took < driver.Validity(req.TTL) {
+		if stands {
 			return driver.Result{Granted: true, Token: token}, nil
 		}
-		outcome = verdictLate
+		outcome = verdictLost
 	case verdictUnavailable:
 		if votes.without() <= s.minority() {
 			return none, b.err(string(outcome))

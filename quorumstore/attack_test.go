@@ -38,7 +38,7 @@ func TestAcquireMeetsALostRenewal(t *testing.T) {
 
 // A request with a Place is answered with the hold of a rival when rivals have so many nodes that
 // the others are no majority. It is not when dead nodes are a part of the reason, and a single
-// attempt is not.
+// attempt is not. What it was granted is given back before the answer.
 func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 	for _, test := range []struct {
 		rivals, dead int
@@ -47,6 +47,9 @@ func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 		{2, 0, true, true}, {3, 0, true, true}, {1, 1, true, false}, {2, 1, true, true}, {2, 0, false, false},
 	} {
 		inBubble(t, 3, func(t *testing.T, c cluster) {
+			for _, server := range c {
+				server.set(slow(there, back))
+			}
 			for i, conn := range c.connect()[:test.rivals] {
 				rival := request(fmt.Sprint("rival ", i))
 				if _, err := conn.Acquire(t.Context(), rival); err != nil {
@@ -67,6 +70,11 @@ func TestDividedVoteIsHeldForAWaiter(t *testing.T) {
 			}
 			if left := res.Held.Remaining; test.held && (left <= 0 || left > longPause || res.Held.Holder == "") {
 				t.Errorf("%+v: %+v", test, res)
+			}
+			for i, server := range c {
+				if server.holder() == "mine" {
+					t.Errorf("%+v: node %d has a part after the answer", test, i)
+				}
 			}
 		})
 	}

@@ -176,20 +176,6 @@ func slow(there, back time.Duration) faultstore.Fault {
 	}
 }
 
-// slowUntil makes a fault that lets requests through when a channel is closed.
-func slowUntil(revived <-chan struct{}) faultstore.Fault {
-	return func(ctx context.Context, _ faultstore.Op, apply func()) error {
-		select {
-		case <-revived:
-			apply()
-			return nil
-		case <-ctx.Done():
-			go func() { <-revived; apply() }()
-			return ctx.Err()
-		}
-	}
-}
-
 // jitter is slow, by times at random.
 func jitter(upTo time.Duration) faultstore.Fault {
 	return func(ctx context.Context, op faultstore.Op, apply func()) error {

@@ -65,55 +65,6 @@ func TestSplitVoteIsResolved(t *testing.T) {
 	}
 }
 
-// Answers that are lost on a majority are an error that leaves it open: Renew tells that the name
-// is held, and nothing stays locked.
-func TestLostReplies(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		for _, lost := range []int{1, 2, 3} {
-			for _, conn := range conns[:lost] {
-				conn.Once(faultstore.Acquire, faultstore.LoseReply)
-			}
-			req := request("mine")
-			res, err := s.Acquire(t.Context(), req)
-			if granted := lost < 2; res.Granted != granted || (err == nil) != granted {
-				t.Errorf("with %d answers lost: %+v, %v", lost, res, err)
-			}
-			if err != nil && driver.IsNotApplied(err) {
-				t.Errorf("an error after which holds may be there: %v", err)
-			}
-			if got := renew(t, s, req); got != driver.Held {
-				t.Errorf("Renew is answered %v", got)
-			}
-			if !giveBack(t, s, req) {
-				t.Error("Release reports no hold")
-			}
-			time.Sleep(time.Second)
-			c.holders(t, "", "", "")
-		}
-	})
-}
-
-// A majority that was granted later than the TTL allows is no hold.
-func TestGrantedTooLate(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		for _, s := range c {
-			s.set(slow(15*time.Millisecond, 15*time.Millisecond))
-		}
-		s := c.client(t)
-		req := request("mine")
-		req.TTL = 32 * time.Millisecond // 29.68 ms without drift
-		if res, err := s.Acquire(t.Context(), req); err == nil {
-			t.Errorf("granted too late: %+v", res)
-		}
-		time.Sleep(time.Second)
-		c.holders(t, "", "", "")
-		req.TTL = 33 * time.Millisecond // 30.67 ms without drift
-		grant(t, s, req)
-	})
-}
-
 // An Acquire whose undoing has begun is Lost, whatever its nodes say while that is under way.
 func TestUndoneIsLost(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {

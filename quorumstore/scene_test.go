@@ -1,7 +1,6 @@
 package quorumstore
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -43,26 +42,6 @@ func grant(t *testing.T, s *Store, req driver.Request) int64 {
 		t.Fatalf("Acquire for %s was refused: %+v", req.Holder, res.Held)
 	}
 	return res.Token
-}
-
-// insist makes attempts, each of a new owner, until the votes have a winner, which it must be.
-func insist(t testing.TB, s *Store, holder string) (driver.Request, int64) {
-	t.Helper()
-	for range 20 {
-		req := request(holder)
-		res, err := s.Acquire(t.Context(), req)
-		var again *driver.RetryError
-		switch {
-		case errors.As(err, &again):
-			time.Sleep(again.After)
-		case err != nil || !res.Granted:
-			t.Fatalf("Acquire for %s: %+v, %v", holder, res, err)
-		default:
-			return req, res.Token
-		}
-	}
-	t.Fatalf("no vote for %s has a winner", holder)
-	return driver.Request{}, 0
 }
 
 // Verbs, as tests use them.

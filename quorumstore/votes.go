@@ -22,7 +22,7 @@ const (
 	verdictSplit         verdict = "no owner has a majority"
 	verdictTokenMismatch verdict = "the tokens granted do not agree"
 	verdictUnavailable   verdict = "no majority answered"
-	verdictLate          verdict = "granted too late to be relied on"
+	verdictLost          verdict = "it was found lost meanwhile"
 )
 
 // The votes are the replies of the nodes to one attempt to acquire. They decide it alone.
