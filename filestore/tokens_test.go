@@ -183,20 +183,3 @@ func TestMarkIsAhead(t *testing.T) {
 		t.Error("after ten minutes nothing was flushed")
 	}
 }
-
-// A place keeps its token from others, also while the wall clock is set back.
-func TestPlacesWithAClockSetBack(t *testing.T) {
-	f := newFakeHost()
-	s := openTestOn(t, f.host(), t.TempDir())
-	_, last := granted(t, s, "name", time.Hour)
-	f.step(-time.Hour)
-	for range 5 {
-		req := request("name", time.Hour)
-		req.Place = time.Minute
-		res, err := s.Acquire(t.Context(), req)
-		if err != nil || !res.Waiting {
-			t.Fatal(res, err)
-		}
-		rises(t, "to a place", &last, res.Token)
-	}
-}

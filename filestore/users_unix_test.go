@@ -193,24 +193,6 @@ func checkMode(t *testing.T, path string, want fs.FileMode) {
 	}
 }
 
-// Without permission a request says so, names what is in the way, and says that nothing was
-// changed.
-func TestUnwritable(t *testing.T) {
-	stage := newStage(t)
-	foreign := makeDir(t, filepath.Join(stage.dir, "foreign"), 0, 0o555)
-	for dir, mention := range map[string]string{
-		foreign: foreign,
-		filepath.Join(foreign, "deeper", "still"): filepath.Join(foreign, "deeper"),
-	} {
-		line := stage.as(t, alice, "acquire", dir, "name").line()
-		for _, text := range []string{"true ", "permission denied", mention, "must be allowed"} {
-			if !strings.Contains(line, text) {
-				t.Errorf("in %s the error does not mention %q: %s", dir, text, line)
-			}
-		}
-	}
-}
-
 // Members of a group take turns in a folder that it may write, whatever their umask, and take over
 // from each other's dead processes.
 func TestTwoUsers(t *testing.T) {
