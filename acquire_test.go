@@ -72,15 +72,6 @@ func TestTryAcquireTellsWhoHoldsIt(t *testing.T) {
 	})
 }
 
-// A try ignores Wait.
-func TestTryWithWait(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, far(10*ms))
-		noErr(t, failure(c.TryAcquire(ctx, "a", &holdfast.Options{Wait: ms})))
-	})
-}
-
 // The callers of a Client that wait behind a lock that a try, or Adopt, has got are served at its
 // release, also on a store without notices.
 func TestServedBehindATry(t *testing.T) {
@@ -172,43 +163,6 @@ func TestWaiterTakesOverAtExpiry(t *testing.T) {
 			noErr(t, within(t, 10*time.Second, 10*time.Second+10*ms, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
 		})
 	}
-}
-
-func TestWaitIsBounded(t *testing.T) {
-	late := []error{holdfast.ErrHeld, context.DeadlineExceeded}
-	for name, test := range map[string]struct {
-		options   holdfast.Options
-		ctx, took time.Duration
-		errs      []error
-	}{
-		"by Wait":        {holdfast.Options{Wait: 3 * time.Second}, time.Minute, 3 * time.Second, late},
-		"by the context": {holdfast.Options{Wait: time.Hour}, 4 * time.Second, 4 * time.Second, late},
-		"by MaxAttempts": {holdfast.Options{MaxAttempts: 1}, time.Minute, 0, late[:1]},
-	} {
-		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			store := memstore.New()
-			acquire(t, open(t, store, &holdfast.Config{Holder: "first"}), "a", nil)
-			ctx, cancel := context.WithTimeout(ctx, test.ctx)
-			defer cancel()
-			c := open(t, store, nil)
-			err := within(t, test.took, test.took, func() error { return failure(c.Acquire(ctx, "a", &test.options)) })
-			wantErr(t, err, test.errs...)
-			if text := err.Error(); !strings.Contains(text, `held by "first"`) || !strings.HasPrefix(text, `holdfast: acquire "a": `) {
-				t.Errorf("error text %q", text)
-			}
-		})
-	}
-}
-
-func TestEndedContextAcquiresNothing(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		wantErr(t, failure(c.Acquire(ended, "a", nil)), context.Canceled)
-		wantErr(t, failure(c.TryAcquire(ended, "a", nil)), context.Canceled)
-		free(t, c, "a")
-	})
 }
 
 func TestInvalidArguments(t *testing.T) {

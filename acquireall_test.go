@@ -275,16 +275,3 @@ func TestCancelledAcquireAll(t *testing.T) {
 		})
 	}
 }
-
-func TestClosedWhileASetIsWaitedFor(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		other := open(t, store.Store, nil)
-		acquire(t, other, "b", nil)
-		failed := later(func() error { return failure(c.AcquireAll(ctx, abc, nil)) })
-		go c.Close()
-		wantErr(t, <-failed, holdfast.ErrClosed)
-		synctest.Wait()
-		free(t, other, "a", "c")
-	})
-}

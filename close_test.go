@@ -24,13 +24,14 @@ func TestClose(t *testing.T) {
 		for _, name := range []string{"a", "b", "b"} { // a waiter, a head, a waiter
 			ended = append(ended, later(func() error { return failure(c.Acquire(ctx, name, nil)) }))
 		}
+		ended = append(ended, later(func() error { return failure(c.AcquireAll(ctx, []string{"1", "b"}, nil)) }))
 		noErr(t, c.Close())
 		for _, e := range ended {
 			wantErr(t, <-e, holdfast.ErrClosed)
 		}
 		wantErr(t, context.Cause(lock.Context()), holdfast.ErrReleased)
 		release(t, lock) // harmless after Close
-		free(t, other, "a")
+		free(t, other, "a", "1")
 		if rec := lookup(t, other, "b"); rec.Waiting != 0 {
 			t.Errorf("%d places are left", rec.Waiting)
 		}
@@ -87,30 +88,14 @@ func TestCloseOfAHungStoreIsBounded(t *testing.T) {
 	})
 }
 
-// Requests that their callers no longer wait for have ended when Close returns.
-func TestCloseAwaitsAbandonedRequests(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := faultstore.Wrap(memstore.New())
-		c := holdfast.New(store, nil)
-		lock := acquire(t, c, "a", nil)
-		store.Set(faultstore.Renew, faultstore.Hang)
-		store.Set(faultstore.Lookup, faultstore.Hang)
-		limited, cancel := context.WithTimeout(ctx, 50*ms)
-		defer cancel()
-		wantErr(t, lock.Extend(limited, time.Minute), context.DeadlineExceeded)
-		wantErr(t, failure(c.Lookup(limited, "a")), context.DeadlineExceeded)
-		noErr(t, c.Close())
-	}) // fails if a goroutine is left
-}
-
 // Close and ReleaseAll release other locks at once, wait for the work under a lock until the lock's
-// deadline and no longer, and renew nothing meanwhile.
+// deadline and no longer, and renew nothing meanwhile. An Extend that is under way moves no deadline.
 func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
 	for name, end := range endings {
 		for _, length := range []time.Duration{5 * time.Second, time.Hour} {
 			virtualRun(t, name+"/"+length.String(), func(t *testing.T, ctx context.Context) {
-				store := memstore.New()
-				c, other := open(t, store, nil), open(t, store, nil)
+				c, store := faulty(t, nil)
+				other := open(t, store.Store, nil)
 				acquire(t, c, "idle", nil)
 				result := later(func() error {
 					return c.DoAll(ctx, []string{"a", "b"}, nil, func(context.Context) error {
@@ -118,6 +103,8 @@ func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
 						return nil
 					})
 				})
+				store.Set(faultstore.Renew, far(time.Second))
+				extended := later(func() error { return c.Locks()[0].Extend(ctx, 30*time.Minute) })
 				want := min(length, 30*time.Second-302*ms)
 				var group sync.WaitGroup
 				group.Go(func() { noErr(t, within(t, want, want+ms, func() error { return end(c) })) })
@@ -129,50 +116,10 @@ func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
 				}
 				group.Wait()
 				wantErr(t, <-result, holdfast.ErrReleased)
+				<-extended
 			})
 		}
 	}
-}
-
-// While ReleaseAll waits for work under a lock, the lock is held by this Client, for attempts and
-// for waiters.
-func TestHeldWhileWorkIsAwaited(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		work := func(context.Context) error { time.Sleep(20 * time.Second); return nil }
-		done := later(func() error { return c.Do(ctx, "a", nil, work) })
-		released := later(c.ReleaseAll)
-		err := within(t, 0, 0, func() error { return failure(c.TryAcquire(ctx, "a", nil)) })
-		if !heldError(t, err).Self {
-			t.Errorf("a try: %v", err)
-		}
-		wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: time.Second})), holdfast.ErrHeld)
-		noErr(t, within(t, 19*time.Second, 19*time.Second, func() error { return failure(c.Acquire(ctx, "a", nil)) }))
-		<-done
-		<-released
-	})
-}
-
-// Work that calls Close itself is let go at the deadline, and work that releases its own lock when
-// Close has begun at once.
-func TestCloseAndTheWorkItself(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		err := within(t, 29*time.Second, 30*time.Second, func() error {
-			return c.Do(ctx, "a", nil, func(context.Context) error { return c.Close() })
-		})
-		wantErr(t, err, holdfast.ErrReleased, holdfast.ErrClosed)
-		c = open(t, memstore.New(), nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Hour})
-		done := later(func() error {
-			return lock.Do(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				return lock.Release()
-			})
-		})
-		noErr(t, within(t, 0, 0, c.Close))
-		<-done
-	})
 }
 
 // A grant whose release is refused is not left behind, and no lock is requested after Close has
@@ -216,7 +163,8 @@ var endings = map[string]func(*holdfast.Client) error{
 }
 
 // While Close or ReleaseAll waits for work, nothing but the end of that work frees its locks: no
-// Release, and no second Do. The lock is no longer one of the Client, and nothing joins its hold.
+// Release, and no second Do. The lock is no longer in Locks, but held by this Client for attempts
+// and waiters, and nothing joins its hold.
 func TestNothingFreesALockUnderWork(t *testing.T) {
 	type locked interface {
 		Do(context.Context, func(context.Context) error) error
@@ -250,6 +198,12 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 				if locks := c.Locks(); len(locks) > 0 {
 					t.Errorf("locks of the Client: %v", locks)
 				}
+				if ending == "ReleaseAll" {
+					if err := failure(c.TryAcquire(ctx, "a", nil)); !heldError(t, err).Self {
+						t.Errorf("a try: %v", err)
+					}
+					wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: ms})), holdfast.ErrHeld)
+				}
 				joined := later(func() error {
 					lock, err := c.Acquire(ctx, "a", &holdfast.Options{Reentrant: true})
 					if err == nil {
@@ -257,7 +211,7 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 					}
 					return err
 				})
-				time.Sleep(2*time.Second - ms)
+				time.Sleep(2*time.Second - 2*ms)
 				wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 				time.Sleep(2 * ms)
 				wantErr(t, <-done, holdfast.ErrReleased)
@@ -271,44 +225,6 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What is under way, or is not confirmed, when ReleaseAll begins moves no deadline and makes no
-// storm of requests.
-func TestReleaseAllBesideRequests(t *testing.T) {
-	virtualRun(t, "extend", func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
-		done := later(func() error {
-			return lock.Do(ctx, func(context.Context) error { time.Sleep(time.Hour); return nil })
-		})
-		store.Set(faultstore.Renew, far(time.Second))
-		extended := later(func() error { return lock.Extend(ctx, 30*time.Minute) })
-		left := time.Until(lock.Deadline())
-		noErr(t, within(t, left, left+time.Second, c.ReleaseAll))
-		<-extended
-		wantErr(t, <-done, holdfast.ErrReleased)
-	})
-	virtualRun(t, "grant by a notice", func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		first := acquire(t, open(t, store, nil), "a", nil)
-		locks := startWaiters(t, c, "a", 1)
-		release(t, first)
-		lock := <-locks
-		done := later(func() error {
-			return lock.Do(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				time.Sleep(2 * time.Second)
-				return nil
-			})
-		})
-		before := store.Calls(faultstore.Renew)
-		noErr(t, c.ReleaseAll())
-		wantErr(t, <-done, holdfast.ErrReleased)
-		if n := store.Calls(faultstore.Renew) - before; n > 5 {
-			t.Errorf("%d renewals within 2 s of a lock that is not to be renewed", n)
-		}
-	})
 }
 
 // A hold with work under two handles lasts until both have returned, though one releases its own,

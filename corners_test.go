@@ -100,30 +100,6 @@ func TestHandOverBesideRelease(t *testing.T) {
 	}
 }
 
-// An Adopt that fails beside ReleaseAll leaves the hold of the ticket as it was.
-func TestReleaseAllBesideAdopt(t *testing.T) {
-	store := memstore.New()
-	c, d := open(t, store, nil), open(t, store, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() {
-		for ctx.Err() == nil {
-			_ = d.ReleaseAll()
-		}
-	})
-	for range 5000 {
-		ticket := given(t, c, "a", holdfast.Options{})
-		if lock, err := d.Adopt(ctx, ticket, nil); err == nil {
-			_ = lock.Release()
-		} else if _, lookupErr := c.Lookup(ctx, "a"); lookupErr != nil {
-			t.Errorf("Adopt has failed with %v, and released the hold", err)
-		}
-		_, _ = c.Break(ctx, "a", 0)
-	}
-	cancel()
-	group.Wait()
-}
-
 // No duration is too long or too short for the arithmetic: each is used, or refused with
 // ErrInvalid.
 func TestDurationsOfAllSizes(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,33 +123,6 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// outcomes counts the errors of many calls by what they match.
-type outcomes struct {
-	mu                             sync.Mutex
-	held, unavailable, none, other int
-	odd                            error
-}
-
-func (o *outcomes) add(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case err == nil:
-		o.none++
-	case errors.Is(err, holdfast.ErrHeld):
-		o.held++
-	case errors.Is(err, holdfast.ErrUnavailable):
-		o.unavailable++
-	default:
-		o.other, o.odd = o.other+1, err
-	}
-}
-
-// String shows the numbers.
-func (o *outcomes) String() string {
-	return fmt.Sprintf("granted %d, held %d, unavailable %d, other %d (%v)", o.none, o.held, o.unavailable, o.other, o.odd)
-}
-
 // During an outage no verb reports that a name is held which nobody holds: not the first try, which
 // meets with the silence itself, nor any later one, which finds that what the first may have been
 // granted is still being given back.
@@ -161,21 +135,23 @@ func TestOutageIsNeverHeld(t *testing.T) {
 			setAll(store, fault)
 			// A notice would show a grant whose reply was lost.
 			store.Set(faultstore.Notice, loseNotice)
-			var calls outcomes
 			var group sync.WaitGroup
-			for i := range 140 {
+			unavailable := func(call func() error) {
 				group.Go(func() {
-					calls.add(within(t, 0, 7*time.Second, func() error { return failure(c.TryAcquire(ctx, "a", nil)) }))
+					err := within(t, 0, 7*time.Second, call)
+					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+						t.Error(err)
+					}
 				})
+			}
+			for i := range 140 {
+				unavailable(func() error { return failure(c.TryAcquire(ctx, "a", nil)) })
 				if i%10 == 0 {
-					group.Go(func() { calls.add(failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: 2 * time.Second}))) })
+					unavailable(func() error { return failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: 2 * time.Second})) })
 				}
 				time.Sleep(100 * ms)
 			}
 			group.Wait()
-			if calls.unavailable != 154 {
-				t.Errorf("of 154 calls: %v", &calls)
-			}
 			setAll(store, nil)
 			time.Sleep(time.Minute)
 			noErr(t, failure(c.TryAcquire(ctx, "a", nil)))
@@ -242,33 +218,6 @@ func TestTryBesideAWaiter(t *testing.T) {
 		}
 		release(t, lock)
 		release(t, <-waited)
-	})
-}
-
-// A try whose request was lost on the way finds that out by one look, and ends within the time of
-// two requests, whatever other callers are answered meanwhile, and with its own context.
-func TestTryHasOneLook(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{RequestTimeout: time.Second})
-		o := &holdfast.Options{Limit: 9}
-		var group sync.WaitGroup
-		store.Set(faultstore.Acquire, faultstore.Hang)
-		store.Set(faultstore.Renew, func(context.Context, faultstore.Op, func()) error {
-			time.Sleep(700 * ms)
-			return errors.New("connection reset")
-		})
-		for range 5 {
-			group.Go(func() {
-				call := func() error { return failure(c.TryAcquire(ctx, "a", o)) }
-				wantErr(t, within(t, 0, 2*time.Second, call), holdfast.ErrUnavailable)
-			})
-			time.Sleep(300 * ms)
-		}
-		limited, cancel := context.WithTimeout(ctx, 50*ms)
-		defer cancel()
-		err := within(t, 50*ms, 50*ms, func() error { return failure(c.TryAcquire(limited, "a", o)) })
-		wantErr(t, err, context.DeadlineExceeded, holdfast.ErrUnavailable)
-		group.Wait()
 	})
 }
 
@@ -340,7 +289,8 @@ func TestTryOfADividedQuorum(t *testing.T) {
 				apply()
 				return nil
 			})
-			err := within(t, test.took, test.took+50*ms, func() error { return failure(c.TryAcquire(ctx, "a", nil)) })
+			o := &holdfast.Options{Wait: ms} // which a try ignores
+			err := within(t, test.took, test.took+50*ms, func() error { return failure(c.TryAcquire(ctx, "a", o)) })
 			if !errors.Is(err, test.want) {
 				t.Errorf("after %v, %d times: %v", test.after, test.often, err)
 			}
@@ -506,7 +456,7 @@ func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 		for _, clients := range []int{1, 10} {
 			virtualRun(t, fmt.Sprint(name, " ", clients), func(t *testing.T, ctx context.Context) {
 				memory := memstore.New()
-				var all outcomes
+				var granted, refused atomic.Int32
 				var group sync.WaitGroup
 				var c *holdfast.Client
 				for i := range 200 {
@@ -518,17 +468,19 @@ func TestWaitInACrowdEndsWithHeld(t *testing.T) {
 					c := c
 					group.Go(func() {
 						lock, err := c.Acquire(ctx, "a", &holdfast.Options{Wait: 500*ms + time.Duration(i)*ms/4})
-						if all.add(err); err != nil {
+						if err != nil {
+							refused.Add(1)
 							wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
 							return
 						}
+						granted.Add(1)
 						time.Sleep(5 * ms)
 						release(t, lock)
 					})
 				}
 				group.Wait()
-				if all.held == 0 || all.none == 0 || all.held+all.none != 200 {
-					t.Error(&all)
+				if granted.Load() == 0 || refused.Load() == 0 {
+					t.Errorf("%d granted, %d refused", granted.Load(), refused.Load())
 				}
 			})
 		}
@@ -668,10 +620,8 @@ func TestTryWhoseGrantsComeLate(t *testing.T) {
 			store.Set(faultstore.Renew, far(late))
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			began := time.Now()
-			if _, err := c.TryAcquire(ctx, "a", &holdfast.Options{TTL: ttl}); !errors.Is(err, holdfast.ErrUnavailable) || time.Since(began) > 10*time.Second {
-				t.Errorf("TTL %v: %v after %v", ttl, err, time.Since(began))
-			}
+			call := func() error { return failure(c.TryAcquire(ctx, "a", &holdfast.Options{TTL: ttl})) }
+			wantErr(t, within(t, 0, 10*time.Second, call), holdfast.ErrUnavailable)
 		})
 	}
 }
@@ -685,26 +635,9 @@ func TestSlowStoreServes(t *testing.T) {
 		setAll(store, faultstore.Hang)
 		time.Sleep(6 * time.Second)
 		setAll(store, answersIn(300*ms))
-		select {
-		case err := <-waiting:
-			noErr(t, err)
-		case <-time.After(10 * time.Second):
-			t.Errorf("no lock 10 s after the outage: %v", <-waiting)
-		}
+		noErr(t, within(t, 0, 10*time.Second, func() error { return <-waiting }))
 		store.Once(faultstore.Acquire, applyAndHang)
 		noErr(t, failure(c.Acquire(ctx, "b", &holdfast.Options{TTL: 3 * time.Second})))
-	})
-}
-
-// Config.Backoff paces the attempts of a call without a place, also in an outage.
-func TestBackoffInAnOutage(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, &holdfast.Config{Backoff: holdfast.Backoff{Min: 4 * time.Second, Max: 4 * time.Second}})
-		store.Set(faultstore.Acquire, fails(&driver.RetryError{Err: errors.New("loading")}))
-		err := failure(c.Acquire(ctx, "a", &holdfast.Options{MaxAttempts: 3, Wait: 20 * time.Second}))
-		if n := store.Calls(faultstore.Acquire); n > 12 {
-			t.Errorf("%d requests in 20 s, with pauses of 2 to 4 s: %v", n, err)
-		}
 	})
 }
 

@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -104,29 +103,5 @@ func TestReentrantWaiterJoins(t *testing.T) {
 		lock := <-got
 		noErr(t, <-result)
 		release(t, lock)
-	})
-}
-
-// A head that joins a hold was no holder, and is not shown as one to those behind it.
-func TestHeadThatJoins(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		mem := memstore.New()
-		first := acquire(t, open(t, mem, nil), "a", nil)
-		store := faultstore.Wrap(mem).Silent()
-		c := closedAtLast(t, store, holdfast.New(store, nil))
-		locks := startWaiting(t, c, "a", &holdfast.Options{Reentrant: true}, 1)
-		behind := later(func() error { return failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: 2 * time.Second})) })
-		time.Sleep(time.Second)
-		release(t, first)
-		try, err := c.TryAcquire(ctx, "a", &holdfast.Options{Reentrant: true})
-		noErr(t, err)
-		store.Set(faultstore.Acquire, faultstore.Hang)
-		joined := <-locks
-		var held *holdfast.HeldError
-		if err := <-behind; errors.As(err, &held) && held.Self && held.Record.Token != try.Token() {
-			t.Errorf("held by %v, want the token %d", held.Record, try.Token())
-		}
-		release(t, joined)
-		release(t, try)
 	})
 }

@@ -319,6 +319,7 @@ func TestTextsOfLocks(t *testing.T) {
 	})
 }
 
+// A wait that is cut short ends at that moment, and says why.
 func TestGaveUpSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
@@ -329,6 +330,13 @@ func TestGaveUpSaysWhy(t *testing.T) {
 			"the time to wait is over": nil, "context deadline exceeded": context.DeadlineExceeded,
 			"context canceled": context.Canceled, "shutting down": shutdown,
 		} {
+			took, end := time.Second, context.Canceled
+			switch cause {
+			case nil:
+				took, end = 2*time.Second, context.DeadlineExceeded
+			case context.DeadlineExceeded:
+				took, end = time.Second-ms, context.DeadlineExceeded
+			}
 			for _, all := range []bool{false, true} {
 				ctx, cancel := context.WithCancelCause(ctx)
 				if cause != nil {
@@ -339,14 +347,15 @@ func TestGaveUpSaysWhy(t *testing.T) {
 					ctx, stop = context.WithTimeout(ctx, time.Second-ms)
 					defer stop()
 				}
-				o, err := &holdfast.Options{Wait: 2 * time.Second}, error(nil)
-				if all {
-					err = failure(c.AcquireAll(ctx, []string{"a"}, o))
-				} else {
-					err = failure(c.Acquire(ctx, "a", o))
-				}
+				o := &holdfast.Options{Wait: 2 * time.Second}
+				err := within(t, took, took, func() error {
+					if all {
+						return failure(c.AcquireAll(ctx, []string{"a"}, o))
+					}
+					return failure(c.Acquire(ctx, "a", o))
+				})
 				cancel(nil)
-				wantErr(t, err, holdfast.ErrHeld)
+				wantErr(t, err, holdfast.ErrHeld, end)
 				if !regexp.MustCompile(`gave up after [^ ]+ \(` + want + `\): held by "other" under token `).MatchString(fmt.Sprint(err)) {
 					t.Errorf("%s: %v", want, err)
 				}
