@@ -72,47 +72,31 @@ func isStatement(request []byte) bool {
 	return bytes.Contains(request, []byte("FROM ")) && !bytes.Contains(request, []byte("tell("))
 }
 
-// With a server whose transactions are serializable by default.
-func TestConformanceSerializable(t *testing.T) {
+// The ways to the server: one whose transactions are serializable by default, package database/sql,
+// and a pooler that gives every transaction another connection, with and without the address of the
+// server itself.
+func TestConformanceVariants(t *testing.T) {
 	t.Parallel()
-	pgtest.Postgres()
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
-		schema := newSchema(tb)
-		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			pool := pgtest.OpenPool(tb, pgtest.Postgres().URL("postgres"), "default_transaction_isolation=serializable")
-			return New(pool, &Options{Schema: schema})
-		}}
-	}})
-}
-
-func TestConformanceSQL(t *testing.T) {
-	t.Parallel()
-	pgtest.Postgres()
-	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
-		schema := newSchema(tb)
-		return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-			return NewDB(pgtest.OpenSQL(tb, pgtest.Postgres().URL("postgres")), &Options{Schema: schema})
-		}}
-	}})
-}
-
-// Behind a pooler that gives every transaction another connection, with and without the address of
-// the server itself.
-func TestConformancePgBouncer(t *testing.T) {
-	t.Parallel()
-	pgtest.PgBouncer()
-	for name, listen := range map[string]string{"direct": pgtest.Postgres().URL("postgres"), "looks": ""} {
+	direct, pooled := pgtest.Postgres().URL("postgres"), pgtest.PgBouncer().URL("postgres")
+	for name, open := range map[string]func(tb testing.TB, schema string) driver.Store{
+		"serializable": func(tb testing.TB, schema string) driver.Store {
+			return New(pgtest.OpenPool(tb, direct, "default_transaction_isolation=serializable"), &Options{Schema: schema})
+		},
+		"sql": func(tb testing.TB, schema string) driver.Store {
+			return NewDB(pgtest.OpenSQL(tb, direct), &Options{Schema: schema})
+		},
+		"pooler": func(tb testing.TB, schema string) driver.Store {
+			return New(pgtest.OpenPool(tb, pooled), &Options{Schema: schema, Listen: direct})
+		},
+		"pooler alone": func(tb testing.TB, schema string) driver.Store { // It sends no notices.
+			return struct{ driver.Store }{New(pgtest.OpenPool(tb, pooled, "default_query_exec_mode=describe_exec"), &Options{Schema: schema})}
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", New: func(tb testing.TB) drivertest.Backing {
 				schema := newSchema(tb)
-				return drivertest.Backing{Open: func(tb testing.TB) driver.Store {
-					if listen == "" { // It sends no notices.
-						pool := pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres"), "default_query_exec_mode=describe_exec")
-						return struct{ driver.Store }{New(pool, &Options{Schema: schema})}
-					}
-					return New(pgtest.OpenPool(tb, pgtest.PgBouncer().URL("postgres")), &Options{Schema: schema, Listen: listen})
-				}}
+				return drivertest.Backing{Open: func(tb testing.TB) driver.Store { return open(tb, schema) }}
 			}})
 		})
 	}

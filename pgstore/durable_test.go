@@ -27,6 +27,16 @@ func lazyServer(t *testing.T) *servers.Postgres {
 	return server
 }
 
+// crash kills a server and starts it again, until it answers.
+func crash(t *testing.T, server *servers.Postgres, s *Store) {
+	t.Helper()
+	server.Restart()
+	pgtest.Eventually(t, "answer of the server", func() bool {
+		_, err := s.Lookup(t.Context(), "name")
+		return err == nil
+	})
+}
+
 // rounds is how often a proof is repeated: n times, or TEST_ROUNDS.
 func rounds(n int) int {
 	if wanted, err := strconv.Atoi(os.Getenv("TEST_ROUNDS")); err == nil {
@@ -129,23 +139,15 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)
 	s := openAt(t, server.URL("postgres"))
-	crash := func() {
-		t.Helper()
-		server.Restart()
-		pgtest.Eventually(t, "answer of the server", func() bool {
-			_, err := s.Lookup(t.Context(), "name")
-			return err == nil
-		})
-	}
 	for range rounds(1) {
 		held, token := grant(t, s, "held", time.Hour)
-		crash()
+		crash(t, server, s)
 		if rec := refuse(t, s, "held"); rec.Token != token || state(t, s, held) != driver.Held {
 			t.Errorf("after a crash the hold with the token %d is %v", token, rec)
 		}
 		waiter, gone := wait(t, s, "held", time.Hour), wait(t, s, "held", time.Hour)
 		release(t, s, held)
-		crash()
+		crash(t, server, s)
 		if rec := refuse(t, s, "held"); rec.Token <= token || state(t, s, waiter) != driver.Held {
 			t.Errorf("after a crash the hold of a waiter that was admitted is %v", rec)
 		}
@@ -155,14 +157,14 @@ func TestCrash(t *testing.T) {
 		if ended, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "held", Owner: waiter.Owner, Keep: time.Hour}); err != nil || !ended {
 			t.Fatal(ended, err)
 		}
-		crash()
+		crash(t, server, s)
 		if rec := refuse(t, s, "held"); !rec.Kept {
 			t.Errorf("after a crash a name that was kept is %+v", rec)
 		}
 		if ended, err := s.Break(t.Context(), "held", 0); err != nil || len(ended) != 1 {
 			t.Fatal(ended, err)
 		}
-		crash()
+		crash(t, server, s)
 		last, next := grant(t, s, "held", time.Hour)
 		if next <= token {
 			t.Errorf("the token %d after a crash, and %d before", next, token)
@@ -182,26 +184,17 @@ func TestCrashAfterRelease(t *testing.T) {
 	s := openAt(t, server.URL("postgres"))
 	first, token := grant(t, s, "name", time.Hour)
 	release(t, s, first)
-	server.Restart()
-	var records []driver.Record
-	pgtest.Eventually(t, "answer of the server", func() (answered bool) {
-		var err error
-		records, err = s.Lookup(t.Context(), "name")
-		return err == nil
-	})
-	if len(records) > 0 && (records[0].Token != token || records[0].Kept) {
-		t.Errorf("a release that was undone leaves %v, want the hold with the token %d", records, token)
+	crash(t, server, s)
+	records, err := s.Lookup(t.Context(), "name")
+	if err != nil || len(records) > 0 && (records[0].Token != token || records[0].Kept) {
+		t.Errorf("a release that was undone leaves %v, %v, want the hold with the token %d", records, err, token)
 	}
 	release(t, s, first) // again, as nobody does, instead of waiting for its TTL
 	next, higher := grant(t, s, "name", time.Hour)
 	if higher <= token {
 		t.Errorf("the token %d after a crash, and %d before", higher, token)
 	}
-	server.Restart()
-	pgtest.Eventually(t, "answer of the server", func() bool {
-		_, err := s.Lookup(t.Context(), "name")
-		return err == nil
-	})
+	crash(t, server, s)
 	if state(t, s, next) != driver.Held || state(t, s, first) != driver.Lost {
 		t.Error("a crash has undone a grant after a release")
 	}

@@ -49,7 +49,7 @@ func TestMigrateAtOnce(t *testing.T) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for what, call := range calls(s, drop) {
+		for what, call := range storecheck.Calls(s, request(drop, time.Minute)) {
 			if err := call(t.Context()); err != nil {
 				t.Errorf("%s, when Migrate has made what was dropped (%s): %v", what, drop, err)
 			}

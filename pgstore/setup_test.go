@@ -122,11 +122,6 @@ func execute(t *testing.T, s *Store, text string, args ...any) {
 	}
 }
 
-// calls is a call of every verb.
-func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, request(name, time.Minute))
-}
-
 // fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
