@@ -159,7 +159,7 @@ func single(server *servers.Redis, opts *Options) drivertest.Backing {
 	b := backing(opts, func(d *detour) redis.UniversalClient {
 		return redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: d.dial})
 	})
-	b.Occupy = func(_ testing.TB, name string, way int) bool { return occupy(server, New(nil, opts).prefix+name, way) }
+	b.Occupy = func(_ testing.TB, name string, way int) bool { return occupy(server, New(nil, opts).prefix, name, way) }
 	return b
 }
 
@@ -198,12 +198,17 @@ func (d *detour) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return new(net.Dialer).DialContext(ctx, network, p.Addr())
 }
 
-// occupy leaves under a key what one of the strangers leaves, with the expiry that it
-// has, with one that is far away, or with one beyond all bounds.
-func occupy(server *servers.Redis, key string, way int) bool {
+// occupy leaves under a name what one of the strangers leaves, with the expiry that it has, with one
+// that is far away, or with one beyond all bounds; or a key of a wrong type beside the lock.
+func occupy(server *servers.Redis, prefix, name string, way int) bool {
+	key, beside := prefix+name, []string{queueInfix, entriesInfix}
 	ends := []string{"", "253402400000000", "9000000000000000"}
 	names := slices.Sorted(maps.Keys(strangers))
-	if way >= len(names)*len(ends) {
+	if way < len(beside) {
+		server.Do("MSET", key, "x", prefix+beside[way]+key, "x")
+		return true
+	}
+	if way -= len(beside); way >= len(names)*len(ends) {
 		return false
 	}
 	words := slices.Clone(strangers[names[way/len(ends)]])

@@ -133,33 +133,30 @@ func TestTokensAreForgottenWhenPassed(t *testing.T) {
 	}
 }
 
-// The greatest token is granted, once, and none above it.
+// The greatest token is granted, once, and none above it, whichever requests are sent together.
 func TestLastToken(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	s := open(t, server.Addr, nil)
-	server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(driver.MaxToken-1, 10))
-	if token := pair(t, s, "name", 0); token != driver.MaxToken {
-		t.Errorf("the last token is %d, want %d", token, int64(driver.MaxToken))
-	}
-	for _, tokens := range []int{1, 1, 8} {
-		req := request("name", time.Minute)
-		req.Tokens = tokens
-		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Acquire of %d tokens: %+v, %v, want an error", tokens, res, err)
-		}
-	}
-	for together := 2; together <= 8; together++ {
-		server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(driver.MaxToken, 10))
-		var all []*call
-		for i := range together {
-			req := request(strconv.Itoa(i), time.Minute)
-			all = append(all, s.acquireCall(&req))
-		}
-		sendTogether(s, all...)
-		for i, c := range all {
-			if reply, err := s.readReply(c); !errors.Is(err, driver.ErrInvalid) {
-				t.Errorf("call %d of %d after the last token: %v, %v, want an error", i, together, reply, err)
+	for together := 1; together <= 8; together++ {
+		for _, left := range []int64{0, 1} {
+			server.Do("SET", s.prefix+counterSuffix, strconv.FormatInt(driver.MaxToken-left, 10))
+			var all []*call
+			for i := range together {
+				req := request(fmt.Sprint(together, left, i), time.Minute)
+				all = append(all, s.acquireCall(&req))
+			}
+			sendTogether(s, all...)
+			granted := int64(0)
+			for i, c := range all {
+				if reply, err := s.readReply(c); reply == int64(driver.MaxToken) {
+					granted++
+				} else if !errors.Is(err, driver.ErrInvalid) {
+					t.Errorf("call %d of %d, for %d tokens: %v, %v, want an error", i, together, left, reply, err)
+				}
+			}
+			if granted > left || together == 1 && granted < left {
+				t.Errorf("the last token is granted %d times", granted)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -88,36 +89,41 @@ var demotions = map[string]func(t *testing.T, server, other *servers.Redis){
 
 // A master that was another's replica in between abstains when it is promoted again,
 // though it is still the same process and finds its own marker: another master may
-// have granted locks meanwhile.
+// have granted locks meanwhile. A replica that attaches then does not end that.
 func TestGuardOfAMasterThatReturns(t *testing.T) {
 	t.Parallel()
 	for how, demote := range demotions {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			server, other := servers.StartRedis(t), servers.StartRedis(t)
-			s := open(t, server.Addr, &Options{RestartGuard: guard})
-			abstains(t, s, time.Now(), guard)
-			held := grant(t, s, "held", time.Minute)
-			demote(t, server, other)
-			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
-			server.Do("CONFIG", "SET", "replica-read-only", "no")
-			fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
-			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}); !driver.IsNotApplied(err) {
-				t.Errorf("Release on a replica that can be written to: %v", err)
-			}
-			place, free := request("held", time.Minute), request("free", time.Minute)
-			place.Place, free.Place = time.Minute, time.Minute
-			for _, err := range s.runCalls(t.Context(), []*call{s.acquireCall(&place), s.acquireCall(&free)}) { // in one run
-				if !driver.IsNotApplied(err) {
-					t.Errorf("a replica that can be written to: %v", err)
+		for _, attaches := range []bool{false, true} {
+			t.Run(fmt.Sprint(how, ", a replica attaches ", attaches), func(t *testing.T) {
+				t.Parallel()
+				server, other, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t), servers.StartRedis(t)
+				s := open(t, server.Addr, &Options{RestartGuard: guard})
+				abstains(t, s, time.Now(), guard)
+				held := grant(t, s, "held", time.Minute)
+				demote(t, server, other)
+				fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+				server.Do("CONFIG", "SET", "replica-read-only", "no")
+				fails(t, s, driver.ErrNotApplied, "READONLY", "Acquire")
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}); !driver.IsNotApplied(err) {
+					t.Errorf("Release on a replica that can be written to: %v", err)
 				}
-			}
-			if keys := server.Do("KEYS", "*"+queueInfix+"*"); keys != "" {
-				t.Errorf("after nothing was changed there is a place: %q", keys)
-			}
-			server.Do("REPLICAOF", "NO", "ONE")
-			abstains(t, s, time.Now(), guard)
-		})
+				place, free := request("held", time.Minute), request("free", time.Minute)
+				place.Place, free.Place = time.Minute, time.Minute
+				for _, err := range s.runCalls(t.Context(), []*call{s.acquireCall(&place), s.acquireCall(&free)}) { // in one run
+					if !driver.IsNotApplied(err) {
+						t.Errorf("a replica that can be written to: %v", err)
+					}
+				}
+				if keys := server.Do("KEYS", "*"+queueInfix+"*"); keys != "" {
+					t.Errorf("after nothing was changed there is a place: %q", keys)
+				}
+				server.Do("REPLICAOF", "NO", "ONE")
+				if attaches {
+					follow(t, replica, server)
+				}
+				abstains(t, s, time.Now(), guard)
+			})
+		}
 	}
 }
 
@@ -183,33 +189,17 @@ func infoField(server *servers.Redis, field string) string {
 	return value
 }
 
-// A replica that attaches while the server abstains does not end the abstention, nor one that
-// attaches to a server that was promoted before anything was asked of it.
+// A replica that attaches while the server abstains does not end the abstention.
 func TestGuardAndReplicas(t *testing.T) {
 	t.Parallel()
-	t.Run("while it abstains", func(t *testing.T) {
-		t.Parallel()
-		master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
-		s := open(t, master.Addr, &Options{RestartGuard: 2 * time.Second})
-		began := time.Now()
-		if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
-			t.Fatal("the server does not abstain")
-		}
-		follow(t, replica, master)
-		abstains(t, s, began, 2*time.Second)
-	})
-	for how, demote := range demotions {
-		t.Run("promoted "+how, func(t *testing.T) {
-			t.Parallel()
-			server, other, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t), servers.StartRedis(t)
-			s := open(t, server.Addr, &Options{RestartGuard: guard})
-			abstains(t, s, time.Now(), guard)
-			demote(t, server, other)
-			server.Do("REPLICAOF", "NO", "ONE")
-			follow(t, replica, server)
-			abstains(t, s, time.Now(), guard)
-		})
+	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+	s := open(t, master.Addr, &Options{RestartGuard: 2 * time.Second})
+	began := time.Now()
+	if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
+		t.Fatal("the server does not abstain")
 	}
+	follow(t, replica, master)
+	abstains(t, s, began, 2*time.Second)
 }
 
 // A server that abstains admits no waiter that it has kept.

@@ -138,37 +138,6 @@ func TestBreakIsTold(t *testing.T) {
 	}
 }
 
-// A notice is passed on for an entry that is there. It is not for one that was refused, that the
-// server has certainly not made, that was released or is lost.
-func TestWhoIsTold(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	var told []string
-	defer s.Notify(func(_, owner string, _ int64) {
-		if owner != "" {
-			told = append(told, owner)
-		}
-	})()
-	held, refused := grant(t, s, "held", time.Minute), request("held", time.Minute)
-	released, lost, notMade := grant(t, s, "released", time.Minute), grant(t, s, "lost", time.Millisecond), request("not made", time.Minute)
-	release(t, s, released)
-	eventually(t, "end of a hold", func() bool { return renew(t, s, lost) == driver.Lost })
-	if res, err := s.Acquire(t.Context(), refused); err != nil || res.Granted {
-		t.Fatal(res, err)
-	}
-	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if _, err := s.Acquire(t.Context(), notMade); !driver.IsNotApplied(err) {
-		t.Fatal(err)
-	}
-	for _, req := range []driver.Request{refused, released, lost, notMade, held} {
-		s.listener.notices.Receive(hashOf(req.Owner), "0")
-	}
-	if !slices.Equal(told, []string{held.Owner}) {
-		t.Errorf("told: %q, want %q alone", told, held.Owner)
-	}
-}
-
 // crowd makes thousands of entries, each of an owner of its own.
 func crowd(s *Store, thousands int, req driver.Request) {
 	for range thousands {

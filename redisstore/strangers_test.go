@@ -5,13 +5,13 @@ package redisstore
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // strangers are the ways in which other kinds of clients keep a lock under a name of
@@ -51,79 +51,40 @@ func TestStrangers(t *testing.T) {
 		words := slices.Clone(command)
 		words[1] = "lock:name"
 		server.Do(words...)
-		isStranger := func(verb string, rec driver.Record) {
-			t.Helper()
-			if rec.Name != "name" || rec.Holder != "" || rec.Token != 0 || rec.Kept || rec.Metadata != nil || rec.Remaining != 0 {
-				t.Errorf("%s: %s says %+v", what, verb, rec)
-			}
-		}
-		res, err := s.Acquire(t.Context(), request("name", time.Minute))
-		if err != nil || res.Granted {
-			t.Errorf("%s: Acquire: %+v, %v, want it refused", what, res, err)
-		}
-		isStranger("Acquire", res.Held)
+		held := storecheck.Refuse(t, s, "name")
 		records, err := s.Lookup(t.Context(), "name")
 		if err != nil || len(records) != 1 {
 			t.Fatalf("%s: Lookup: %v, %v", what, records, err)
 		}
-		isStranger("Lookup", records[0])
-		other := grant(t, s, "other", time.Minute)
-		outcomes, err := s.Renew(t.Context(), []driver.RenewRequest{
-			{Name: "name", Owner: "x", TTL: time.Minute}, {Name: "other", Owner: other.Owner, TTL: time.Minute},
-		})
-		if err != nil || outcomes[0].State != driver.Lost || outcomes[1].State != driver.Held {
-			t.Errorf("%s: Renew of it and of a lock: %v, %v", what, outcomes, err)
-		}
-		for _, keep := range []time.Duration{0, time.Minute} {
-			if ours, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: "x", Keep: keep}); err != nil || ours {
-				t.Errorf("%s: Release: %v, %v", what, ours, err)
+		for _, rec := range append(records, held) {
+			if rec.Name != "name" || rec.Holder != "" || rec.Token != 0 || rec.Kept || rec.Metadata != nil || rec.Remaining != 0 {
+				t.Errorf("%s is shown as %+v", what, rec)
 			}
 		}
-		if server.Do("EXISTS", "lock:name") != "1" {
-			t.Errorf("%s: it is gone", what)
+		other := request("name", time.Minute)
+		if state := renew(t, s, other); state != driver.Lost || release(t, s, other) {
+			t.Errorf("%s: another owner has %v, and releases it", what, state)
+		}
+		if kept, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: other.Owner, Keep: time.Minute}); err != nil || kept {
+			t.Errorf("%s: Release with Keep: %v, %v", what, kept, err)
 		}
 		for _, token := range []int64{1, driver.MaxToken} {
-			rec, err := s.Break(t.Context(), "name", token)
-			if err != nil || len(rec) > 0 || server.Do("EXISTS", "lock:name") != "1" {
+			if rec, err := s.Break(t.Context(), "name", token); err != nil || len(rec) > 0 {
 				t.Errorf("%s: Break with token %d: %+v, %v, want nothing broken", what, token, rec, err)
 			}
 		}
+		kind := strings.TrimPrefix(server.Do("TYPE", "lock:name"), "+")
 		rec, err := s.Break(t.Context(), "name", 0)
 		if command[0] == "SET" {
-			if err != nil || len(rec) != 1 || rec[0].Holder != "" {
-				t.Errorf("%s: Break: %+v, %v", what, rec, err)
+			if kind != "string" || err != nil || len(rec) != 1 || rec[0].Holder != "" {
+				t.Errorf("%s, a %s: Break: %+v, %v", what, kind, rec, err)
 			}
 		} else {
-			kind := strings.TrimPrefix(server.Do("TYPE", "lock:name"), "+")
 			if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrCorrupt) || kind == "none" || !strings.Contains(err.Error(), "is a "+kind) {
 				t.Errorf("%s: Break: %+v, %v, want an error that names the type; it is %q", what, rec, err, kind)
 			}
 			server.Do("DEL", "lock:name")
 		}
 		grant(t, s, "name", time.Minute)
-	}
-}
-
-// A listing goes on after a lock with a key of another type beside it, and the error names that
-// key.
-func TestListGoesOn(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := open(t, server.Addr, nil)
-	for _, name := range []string{"a", "b", "c"} {
-		grant(t, s, name, time.Minute)
-	}
-	for _, key := range []string{queueInfix, entriesInfix} {
-		server.Do("SET", "lock:"+key+"lock:b", "x")
-		listed := map[string]bool{}
-		for rec, err := range s.List(t.Context(), "") {
-			if listed[rec.Name] = true; err != nil && (!errors.Is(err, driver.ErrCorrupt) || !strings.Contains(err.Error(), strconv.Quote("lock:"+key+"lock:b"))) {
-				t.Error(err)
-			}
-		}
-		if !listed["a"] || !listed["c"] {
-			t.Errorf("listed beside a wrong %q: %v", key, listed)
-		}
-		server.Do("DEL", "lock:"+key+"lock:b")
 	}
 }
