@@ -59,7 +59,7 @@ func TestWorlds(t *testing.T) {
 			}
 			found := ""
 			for end := seed + uint64(test.worlds); seed < end && found == ""; seed++ {
-				w := &world{seed: seed, bug: test.bug, holds: map[string][]worldHold{}}
+				w := &world{seed: seed, bug: test.bug, holds: map[string][]worldHold{}, broken: map[string][]worldHold{}}
 				synctest.Test(t, func(t *testing.T) { w.run(t, test.nodes) })
 				found = w.found.String()
 			}
@@ -80,8 +80,8 @@ type world struct {
 	clients [4]atomic.Pointer[holdfast.Client]
 
 	mu     sync.Mutex
-	holds  map[string][]worldHold // by name
-	broken []worldHold
+	holds  map[string][]worldHold // by name: two names may have the same token
+	broken map[string][]worldHold
 	found  logText // what has gone wrong
 }
 
@@ -176,9 +176,10 @@ func (w *world) compare(name string, holds []worldHold) {
 		if !h.from.Before(h.to) { // A keep was over when it was confirmed.
 			return true
 		}
-		i := slices.IndexFunc(w.broken, func(b worldHold) bool { return b.token <= h.token && h.token < b.token+driver.MaxTokens })
-		if i >= 0 && w.broken[i].token == h.token && h.deadline.Sub(w.broken[i].to) > worldTTL {
-			w.violate("%q: %v was broken at %v", name, h, w.broken[i].to)
+		broken := w.broken[name]
+		i := slices.IndexFunc(broken, func(b worldHold) bool { return b.token <= h.token && h.token < b.token+driver.MaxTokens })
+		if i >= 0 && broken[i].token == h.token && h.deadline.Sub(broken[i].to) > worldTTL {
+			w.violate("%q: %v was broken at %v", name, h, broken[i].to)
 		}
 		return i >= 0
 	})
@@ -316,7 +317,7 @@ func (p *player) play() {
 			}
 			held, _ = p.nodes[0].Break(ctx, name, held[0].Token*p.Int64N(2))
 			for _, rec := range held {
-				p.broken = append(p.broken, worldHold{token: rec.Token, to: time.Now()})
+				p.broken[name] = append(p.broken[name], worldHold{token: rec.Token, to: time.Now()})
 			}
 		}
 	case chance < 16:
