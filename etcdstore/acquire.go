@@ -57,7 +57,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		e := &entry{name: req.Name, owner: req.Owner, until: time.Now().Add(ttl)}
 		l, err := s.leaseFor(ctx, leaseSeconds(ttl), e.until)
 		if err != nil {
-			return res, err
+			return res, driver.NotApplied(err)
 		}
 		slot := rand.N(1 + 20*len(q.records)) // so that many may come at once
 		s.mu.Lock()
@@ -89,7 +89,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			next = found.with(own)
 			// A hold on the lease of a place is told by a notice, so that its owner renews it.
 			e.record, e.held = own, err == nil && next.waiting() == 0 && ttl >= req.TTL
-			if !e.held && req.Place == 0 { // Another has come before it.
+			if !e.held && (req.Place == 0 || err != nil) { // Another has come before it, or cannot be read.
 				s.mu.Unlock()
 				if _, endErr := s.endEntry(ctx, e, 0, false); endErr != nil {
 					return res, fmt.Errorf("an entry that does not hold has not ended: %v", endErr) // The outcome is open.

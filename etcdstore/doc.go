@@ -17,13 +17,13 @@
 // the client of that place is notified. So is that of a hold that is broken or deleted by hand,
 // once it is 50 ms old. What a watch misses, as while a member hangs, the next renewal finds.
 //
-// All entries of a Store with one TTL have one lease, as with one session of etcd's own client. A
-// keep has a lease of its own. An entry that its owner does not renew is ended by the Store, and by
-// the end of the lease if the process is gone.
+// All entries of a Store with one TTL, in whole seconds, have one lease, as with one session of
+// etcd's own client. A keep has a lease of its own. An entry that its owner does not renew is ended
+// by the Store, and by the end of the lease if the process is gone.
 //
-// Fencing tokens rise strictly for each name. A token is the revision that has made the entry, and
-// a number that the first client of a prefix has written, by its clock, in microseconds since 1970:
-// so tokens are above those of a cluster that has lost its data, and of the store before etcd. When
+// Fencing tokens rise strictly for each name. A token is the sum of the revision that has made the
+// entry and a number that the first client of a prefix has written, by its clock, in microseconds
+// since 1970: so tokens are above those of a cluster that has lost its data, and of the store before etcd. When
 // a prefix is used again after another store, its key "base" must be deleted first. A cluster is a
 // quorum itself, and no node of one (package quorumstore).
 //
@@ -41,11 +41,13 @@
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
-// no lease, no keep, and no lock but a few under load. It still renews and releases, except that no
-// hold is renewed whose lease an Acquire without an answer had requested as well.
+// no lease, no keep, and no lock but a few under load. It still releases, and renews each hold on
+// the lease that the hold has. A hold that needs another lease ends: one that came by its turn in
+// the queue, within 5 s, one that Extend gives another TTL, and one whose lease an Acquire without
+// an answer had requested as well.
 //
 // A server goes through the keys that a name has had since the last compaction in every request for
-// the name: one, and some more if it had waiters. Automatic compaction is advised.
+// the name: one if it had no waiters. Automatic compaction is advised.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost

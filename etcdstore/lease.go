@@ -96,7 +96,7 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 		}
 		s.mu.Unlock()
 		if err != nil {
-			return nil, driver.NotApplied(err)
+			return nil, err
 		}
 	}
 }

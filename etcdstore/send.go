@@ -45,7 +45,7 @@ func (s *Store) write(
 
 // sendCalls sends calls in few requests. Those for the same name follow each other: a server
 // evaluates the conditions of all calls in a request before it applies the first. A request that
-// the server refuses is divided: it does so because of one call.
+// the server refuses is divided: it may do so because of one call.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
 	n, names := 0, map[string]bool{}
 	var ops []clientv3.Op

@@ -44,12 +44,12 @@ type Store struct {
 	endStream context.CancelFunc
 
 	mu      sync.Mutex                  // guards all below, and the leases and entries
-	entries map[[2]string]*entry        // that were requested through this Store, by name and owner
+	entries map[[2]string]*entry        // that this Store has requested or renewed, by name and owner
 	leases  map[clientv3.LeaseID]*lease // of this Store; see leaseFor
 	base    int64                       // that new tokens have, 0 until it is known
 }
 
-// An entry is what this Store knows of a hold or place that was requested through it.
+// An entry is what this Store knows of a hold or place that it has requested or renewed.
 type entry struct {
 	name, owner string
 	record      *record   // as it was read or written last; nil until it is known

@@ -12,9 +12,10 @@
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
 // its time: the first every 0.1 s, the second every 0.4 s, the eighth every 6.4 s, those behind
-// every 8 s. Each of a hundred in one Store looks once a second at most. A process that hangs or is
-// stopped keeps its locks until their TTL, and a place for 24 s at most. A detached hold outlives
-// its process, until its TTL.
+// every 8 s at most. A place that moves up keeps the time of its last position once. Each of a
+// hundred in one Store looks once a second at most. A process that hangs or is stopped keeps its
+// locks until their TTL, and a place for 24 s at most. A detached hold, and a keep, outlive their
+// process.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after
@@ -23,7 +24,8 @@
 //
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
-// in microseconds, up to ten minutes ahead of it after a reboot. The Floor of a request raises
+// in microseconds. Each reboot, and each flush that fails, can put them ten minutes ahead of it, or
+// further ahead. The Floor of a request raises
 // those of some other names, too. After a power loss they need a file system that keeps the name of
 // a new file with an fsync of its contents, as those with a journal do.
 //
@@ -69,7 +71,7 @@
 //	mkdir /srv/locks && chgrp staff /srv/locks && chmod 2770 /srv/locks
 //
 // Files have the group of the folder, and may be read and written by the users that may write it,
-// whatever the umask, unless that takes the rights of the owner. A user outside of that group makes
+// whatever the umask, which must leave the owner its rights. A user outside of that group makes
 // files for that user alone.
 //
 // The folder has up to 64 files (locks-…), with a line of JSON for each hold and place, and a named
@@ -90,7 +92,7 @@
 // block every lock, see its holder and metadata, and make records lie. Of owner secrets the folder
 // has the SHA-256. No link in the folder leads a process out of it, and no file is written, or
 // given other permissions, that has another name elsewhere or was moved there. A sticky folder that
-// a group may write is refused, since its users may not replace each other's files.
+// a group may write is refused, since its users may not remove what dead processes have left.
 //
 // A user with the right to read the folder alone sees when it changes, and opens no file: so that
 // user blocks no lock, and sees no holder. A user with the right to write a folder above can put

@@ -104,7 +104,7 @@ func (f *folder) close() {
 
 // checkFolder returns an error if the folder is on a network file system, belongs to another user
 // than this one and root, or is writable for everybody. A group may write it if its members may
-// replace each other's files. path is the folder, or the nearest one above it that exists.
+// remove each other's files. path is the folder, or the nearest one above it that exists.
 func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 	kind, err := networkNameOf(path)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 			"locks: name a folder of this user's own, which is made if it is missing, or let a "+
 			"group write this one (chgrp GROUP, chmod 2770)", driver.ErrInvalid, path)
 	case mode&0o020 != 0 && mode&fs.ModeSticky != 0:
-		return fmt.Errorf("%w: the users of %s may not replace each other's files in it, since it "+
+		return fmt.Errorf("%w: the users of %s may not remove each other's files from it, since it "+
 			"is sticky: chmod -t", driver.ErrInvalid, path)
 	}
 	return nil

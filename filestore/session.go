@@ -16,7 +16,8 @@ import (
 
 // A session stands for an open Store. It is a file that the Store has open from before its first
 // entry to its end. When the process dies, the kernel closes the file, and all can see that the
-// entries of the session are over, save detached holds. So they are when the file is missing.
+// holds and places of the session are over. So they are when the file is missing. Detached holds
+// and keeps stay.
 //
 // The file is the inbox of the Store: a notice is a line that others write into it, with the hash
 // of the owner of an entry and a token. On Unix it is a named pipe, and nobody polls it.
@@ -47,7 +48,7 @@ func sessionFile(id string) string { return "session-" + id }
 // openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700)
-	for tries := 20; ; tries-- {
+	for tries := 3; ; tries-- {
 		id := rand.Text()
 		file, err := f.makeInbox(sessionFile(id))
 		if err != nil && tries > 0 { // Another Store has swept it, or dead sessions have filled the disk.
@@ -69,7 +70,7 @@ var errDead = errors.New("the process has ended")
 
 // reach sends a notice, or none if it is "", to a session, and reports whether its process may be
 // alive. It removes the file of a dead one. An error, such as that this process can open no more
-// files, leaves it open. A notice that is lost costs the owner of the entry some time.
+// files, leaves the process for alive. A notice that is lost costs the owner of the entry some time.
 func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {

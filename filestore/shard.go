@@ -28,7 +28,7 @@ import (
 //	{"token":9,"tokens":1,"limit":1,"until_ns":9,"kept":false,"detached":false,"session":"…",…
 //	   …"owner_sha256":"…","name":"deploy","since":"…","holder":"…"}
 //
-// What the rule knows of an entry comes before its name, and has the same length in every line: a
+// What can change of an entry comes before its name, and has the same length in every line: a
 // request, which reads all entries of its name, finds it without a look at the rest, and changes it
 // in place. The rest never changes. Between lines there are spaces and ends of lines.
 //
@@ -60,7 +60,7 @@ type header struct {
 // lineData is what the store knows of an entry beside what the rule knows. The Owner of an entry is
 // the SHA-256 of the secret: a right to read the folder is none to release the holds in it.
 type lineData struct {
-	session  string // gets the notices, and ends the entry when its process dies
+	session  string // gets the notices, and ends a hold or place when its process dies
 	detached bool   // the session does not end it
 	waited   bool   // it was a place when the shard was read
 	at       int    // where the line begins; 0 if there is none yet
