@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -75,10 +76,7 @@ func TestTerminated(t *testing.T) {
 func TestTransactionPooler(t *testing.T) {
 	t.Parallel()
 	opts := keysOf(t)
-	res, err := open(t, pgtest.PgBouncer().Addr, opts).Acquire(t.Context(), pgtest.Request("name", time.Minute))
-	if res.Granted || !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("Acquire behind a pooler gives %+v, %v, want ErrUnsupported", res, err)
-	}
+	fails(t, open(t, pgtest.PgBouncer().Addr, opts), driver.ErrUnsupported, "a pooler in the path", "Acquire")
 	if left := locksOn(t, open(t, pgtest.Postgres().Addr, opts), "name"); len(left) > 0 {
 		t.Errorf("after the refusal there is %+v", left)
 	}
@@ -100,46 +98,6 @@ func TestWronglyPooled(t *testing.T) {
 	if got := stateOf(t, s, req); got != driver.Lost {
 		t.Errorf("Renew in another server process: %v, want lost", got)
 	}
-}
-
-// A Release of what the server does not have any more reports no hold.
-func TestReleaseOfNothing(t *testing.T) {
-	t.Parallel()
-	s := open(t, pgtest.Postgres().Addr, keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	s.sessions[0].mu.Lock()
-	_, err := s.sessions[0].conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()")
-	s.sessions[0].mu.Unlock()
-	if err != nil || release(t, s, req) {
-		t.Errorf("Release after pg_advisory_unlock_all, %v, reports a hold", err)
-	}
-}
-
-// An attempt is not refused because of a hold whose end the server has carried out before, also if
-// its session has not learned of it yet.
-func TestLateReplyToARelease(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Postgres()
-	proxy := faultproxy.Start(t, server.Addr)
-	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	var group sync.WaitGroup
-	proxy.Hold(faultproxy.Down)
-	group.Go(func() { release(t, s, req) })
-	release(t, other, takes(t, other, "name"))
-	next := pgtest.Request("name", time.Minute)
-	group.Go(func() {
-		if res, err := s.Acquire(t.Context(), next); err != nil || !res.Granted {
-			t.Errorf("Acquire of the free name: %+v, %v", res, err)
-		}
-	})
-	pgtest.Eventually(t, "entry of the attempt", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.owners[owned{next.Name, next.Owner}] != nil
-	})
-	proxy.Pass(faultproxy.Down)
-	group.Wait()
 }
 
 // A lost reply leaves nobody locked out, whatever it was the reply to.
@@ -185,25 +143,12 @@ func TestSilentServer(t *testing.T) {
 	proxy.HoldMarked(faultproxy.Up)
 	var group sync.WaitGroup
 	for _, timeout := range []time.Duration{3 * time.Second, 50 * time.Millisecond} {
-		for what, call := range map[string]func(ctx context.Context) error{
-			"Acquire": func(ctx context.Context) error {
-				_, err := s.Acquire(ctx, pgtest.Request("free", time.Minute))
-				return err
-			},
-			"Renew": func(ctx context.Context) error {
-				_, err := s.Renew(ctx, []driver.RenewRequest{{Name: renewed.Name, Owner: renewed.Owner, TTL: time.Hour}})
-				return err
-			},
-			"Release": func(ctx context.Context) error {
-				_, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-				return err
-			},
-		} {
+		for what, req := range map[string]driver.Request{"Acquire": pgtest.Request("free", time.Minute), "Renew": renewed, "Release": req} {
 			group.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				began := time.Now()
-				err := call(ctx)
+				err := storecheck.Calls(s, req)[what](ctx)
 				if took := time.Since(began); err == nil && what != "Renew" || took > timeout+2*time.Second { // It may be lost.
 					t.Errorf("%s with a deadline in %v returns after %v: %v, want an error", what, timeout, took, err)
 				}
@@ -238,25 +183,6 @@ func TestRenewalAsksTheServer(t *testing.T) {
 		}
 		proxy.Pass(faultproxy.Up)
 	}
-}
-
-// A hold whose Release has no answer is not renewed any more.
-func TestUnansweredRelease(t *testing.T) {
-	t.Parallel()
-	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
-	s := open(t, proxy.Addr(), keysOf(t))
-	req := grant(t, s, "name", time.Minute)
-	proxy.Hold(faultproxy.Down)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil {
-		t.Error("Release of a silent server: no error")
-	}
-	if got := stateOf(t, s, req); got != driver.Lost {
-		t.Errorf("after the Release the hold is %v, want lost", got)
-	}
-	proxy.Pass(faultproxy.Down)
-	takes(t, s, "name")
 }
 
 // An attempt at a name that is held, given up and released before it has a reply, frees nothing.
@@ -371,12 +297,7 @@ func TestStandby(t *testing.T) {
 	primary := servers.StartPostgres(t, "fsync=off")
 	standby := servers.StartPostgresStandby(t, primary, "standby", "fsync=off")
 	s := open(t, standby.Addr, nil)
-	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); res.Granted || !errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("Acquire on a standby gives %+v, %v, want an error", res, err)
-	}
-	if found, err := s.Lookup(t.Context(), "name"); len(found) > 0 || !errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("Lookup on a standby gives %v, %v, want an error", found, err)
-	}
+	fails(t, s, driver.ErrNotApplied, "standby", "Acquire", "Lookup")
 	if err := LockTx(t.Context(), pgtest.Begin(t, s.pool), "name", nil); !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("LockTx on a standby gives %v, want an error", err)
 	}
@@ -499,24 +420,6 @@ func TestVacuum(t *testing.T) {
 		pgtest.QueryValue[int64](t, s.pool, "SELECT txid_current()")
 		return snapshot > first
 	})
-}
-
-// The timeouts that the user has set, and that of a batch, end neither a wait nor a hold.
-func TestTimeoutsOfTheUser(t *testing.T) {
-	t.Parallel()
-	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "statement_timeout=300", "lock_timeout=300", "idle_session_timeout=600"), keysOf(t))
-	t.Cleanup(func() { _ = s.Close() })
-	holder := grant(t, s, "name", time.Minute)
-	waiter := queue(t, s, "name")
-	pgtest.Eventually(t, "long wait", func() bool {
-		locks := locksOn(t, s, "name")
-		return len(locks) == 2 && time.Since(locks[1].Since) > batchTimeout+200*time.Millisecond && !locks[1].Granted
-	})
-	for req, want := range map[*driver.Request]driver.State{&holder: driver.Held, &waiter: driver.Waiting} {
-		if got := stateOf(t, s, *req); got != want {
-			t.Errorf("there is %v, want %v", got, want)
-		}
-	}
 }
 
 // waiterOf returns the server process that waits for the key of "name", 0 if there is none.

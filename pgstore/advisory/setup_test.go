@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -60,6 +61,12 @@ func takes(t *testing.T, s *Store, name string) (req driver.Request) {
 		return err == nil && res.Granted
 	})
 	return req
+}
+
+// fails checks the errors of these verbs.
+func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
+	t.Helper()
+	storecheck.Fails(t, s, pgtest.Request("name", time.Minute), target, says, verbs...)
 }
 
 // noticesOf returns a channel that is signaled by the notices of an owner.

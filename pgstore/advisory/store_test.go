@@ -140,16 +140,9 @@ func unlocking(s *Store, req driver.Request) *call {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*Store{open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys}), New(nil, nil)} {
-		if _, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Acquire: %v, want ErrInvalid", err)
-		}
-	}
-	gone := open(t, "127.0.0.1:1", nil)
-	_, err := gone.Acquire(t.Context(), pgtest.Request("name", time.Minute))
-	if !errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("Acquire without a server: %v, want ErrNotApplied", err)
-	}
+	fails(t, open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys}), driver.ErrInvalid, "name", "Acquire")
+	fails(t, New(nil, nil), driver.ErrInvalid, "nil", "Acquire")
+	fails(t, open(t, "127.0.0.1:1", nil), driver.ErrNotApplied, "127.0.0.1:1", "Acquire")
 }
 
 func TestURLs(t *testing.T) {
