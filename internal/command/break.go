@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -106,10 +105,6 @@ func (c *cli) breakLock(ctx context.Context, client *holdfast.Client, name strin
 	return writeOutput(out)
 }
 
-// signalDelay is how much later than the end of the input the signal of a Ctrl-C before it may
-// come.
-const signalDelay = 100 * time.Millisecond
-
 // confirmBreak returns nil if the user wants the hold broken, and it is still there.
 func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lock) error {
 	_, _ = os.Stderr.Write(lockFields(seen))
@@ -120,10 +115,7 @@ func confirmBreak(ctx context.Context, client *holdfast.Client, seen lockview.Lo
 	_, _ = fmt.Fprint(os.Stderr, "A holder is told at once if the store notifies, else at its next renewal, and works\non until then.\n"+question)
 	answer, input := make(chan string, 1), bufio.NewReader(os.Stdin)
 	go func() {
-		line, err := input.ReadString('\n')
-		if err != nil { // The end of the input is a no, unless a signal follows.
-			time.Sleep(signalDelay)
-		}
+		line, _ := input.ReadString('\n') // The end of the input is a no.
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	word := ""

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
-	"github.com/holdfast-go/holdfast/internal/lockview"
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
@@ -56,22 +54,6 @@ func TestBreakOfChangedHold(t *testing.T) {
 				t.Errorf("the next holder was cut off: %v", err)
 			}
 		})
-	}
-}
-
-// A Ctrl-C at the question, whose signal is seen after the end of the input behind it, wins.
-func TestBreakIsInterrupted(t *testing.T) {
-	defer func(stdin *os.File) { os.Stdin = stdin }(os.Stdin)
-	var err error
-	if os.Stdin, err = os.Open(os.DevNull); err != nil {
-		t.Fatal(err)
-	}
-	defer os.Stdin.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), signalDelay/4)
-	defer cancel()
-	err = confirmBreak(ctx, holdfast.New(memstore.New(), nil), lockview.Lock{{Name: "x"}})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +18,8 @@ var updateReference = flag.Bool("update", false, "write the synopses of "+refere
 
 // TestReference checks that the manual has the usage, flags and defaults that the program has, from
 // which the help is made; that each exit code in the help of a command is in its table, in a row
-// with this command; and that a flag that other commands have, too, is named.
+// with this command; and that a flag that other commands have, too, is named. No line of the help
+// wraps on a terminal.
 func TestReference(t *testing.T) {
 	data, err := os.ReadFile(referencePath)
 	if err != nil {
@@ -57,6 +59,11 @@ func TestReference(t *testing.T) {
 				t.Errorf("%s: there is nothing about --%s", name, f.Name)
 			}
 		})
+		for line := range strings.Lines(cmd.Long + "\n\n" + cmd.UsageString()) {
+			if utf8.RuneCountInString(line) > 81 { // with its end
+				t.Errorf("%s: more than 80 columns: %q", name, line)
+			}
+		}
 		_, help, _ := strings.Cut(cmd.Long, "Exit code: ")
 		for _, match := range regexp.MustCompile(`\b(\d+)(?:  | if | when | also )`).FindAllStringSubmatch(help, -1) {
 			if code := match[1]; code != "130" && !strings.HasPrefix(codes[code], "all") && !strings.Contains(codes[code], "`"+name+"`") {

@@ -237,7 +237,7 @@ END
 		holdfast run x -- sh -c '>has; exec sleep 1000' 2>/dev/null & until test -e has; do sleep .01; done
 		echo y | script -qec 'holdfast break x >outcome 2>&1' /dev/null >/dev/null; echo $?; grep -c 'no terminal to ask on' outcome
 		for keys in '\n' 'yesterday\n' '\004' '\003' 'y\n'; do
-			>out; (until grep -q 'Break it? .y/N.' out; do sleep .01; done; printf $keys) | script -qefc 'holdfast break x >outcome' out >/dev/null
+			>out; (until grep -q 'Break it? .y/N.' out; do sleep .01; done; printf $keys; sleep .5) | script -qefc 'holdfast break x >outcome' out >/dev/null
 			echo $? $(grep -c '^holder .*/' out) $(holdfast show x >/dev/null 2>&1; echo $?) $(grep -c '^broken: "x" held by .* under token [0-9]*$' outcome)
 		done; wait`, "64 1 1 1 0 0 1 1 0 0 1 1 0 0 130 1 0 0 0 1 1 1"},
 	{"run reports once for whom it waits", `
