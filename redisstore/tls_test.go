@@ -88,8 +88,8 @@ func TestTLS(t *testing.T) {
 		"rediss://:SecretWord@" + addr + "?ca_file=" + url.QueryEscape(ca): "cannot validate certificate",
 		strings.Replace(right, "redis.test", "other.test", 1):              "certificate is valid for redis.test",
 		strings.Replace(right, "//", "//user:SecretWord@", 1):              "wants another user or password",
-		"rediss://:SecretWord@" + plain:                                    "does the server speak it?",
-		"redis+cluster://:SecretWord@" + plain + "?tls=true":               "does the server speak it?",
+		"rediss://:SecretWord@" + plain:                                    "over TLS",
+		"redis+cluster://:SecretWord@" + plain + "?tls=true":               "over TLS",
 		"redis://:SecretWord@" + addr:                                      "one does that wants TLS",
 	} {
 		t.Run(says, func(t *testing.T) {

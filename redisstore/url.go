@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -98,7 +99,16 @@ func readClientOptions(u *url.URL, query *driver.Query) (*redis.UniversalOptions
 		if o.TLSConfig, err = transport.TLS(query); err != nil {
 			return nil, err
 		}
-		o.Dialer = dialerOfTLS(o.TLSConfig)
+		dialer := tls.Dialer{Config: o.TLSConfig}
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, requestBound*2/3) // A server without TLS does not answer.
+			defer cancel()
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				err = &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s over TLS: %w", addr, err)}
+			}
+			return conn, err
+		}
 	}
 	return o, nil
 }
