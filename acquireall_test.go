@@ -215,48 +215,6 @@ func TestLockSetEndsWithAnyOfItsLocks(t *testing.T) {
 	}
 }
 
-// A reentrant set joins what its Client has, and leaves it alone when it fails.
-func TestReentrantSet(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		re := &holdfast.Options{Reentrant: true}
-		outer := acquire(t, c, "a", re)
-		lock := acquire(t, other, "c", nil)
-		wantErr(t, failure(c.TryAcquireAll(ctx, abc, re)), holdfast.ErrHeld)
-		free(t, c, "b")
-		noErr(t, outer.Err())
-		release(t, lock)
-		set := acquireAll(t, c, abc, re)
-		if set.Tokens()["a"] != outer.Token() {
-			t.Error("the set did not join the outer lock")
-		}
-		release(t, outer)
-		noErr(t, set.Err())
-		noErr(t, set.Release())
-	})
-}
-
-func TestDoAll(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		err := c.DoAll(ctx, abc, nil, func(ctx context.Context) error {
-			if set := holdfast.SetFromContext(ctx); set == nil || set.Err() != nil {
-				t.Errorf("set from context: %v", set)
-			}
-			breakLock(t, c, "b")
-			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), holdfast.ErrTaken)
-			return errWork
-		})
-		wantErr(t, err, errWork, holdfast.ErrTaken)
-		free(t, c, abc...)
-		if holdfast.SetFromContext(ctx) != nil {
-			t.Error("a set outside of DoAll")
-		}
-	})
-}
-
 // A call that is canceled returns when it has released what it has got, and leaves nothing behind.
 func TestCancelledAcquireAll(t *testing.T) {
 	for _, delay := range []time.Duration{40 * ms, 80 * ms, 180 * ms, 220 * ms, 260 * ms} {

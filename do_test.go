@@ -95,23 +95,6 @@ func TestDoValue(t *testing.T) {
 	})
 }
 
-func TestDoEndsTheWorkWithTheCaller(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		err := c.Do(limited, "a", nil, func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		wantErr(t, err, context.DeadlineExceeded)
-		if errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("reported as lost: %v", err)
-		}
-		free(t, c, "a")
-	})
-}
-
 // The Lock's own context does not end with the ctx of Acquire, and carries its values.
 func TestLockContextOutlivesTheAcquire(t *testing.T) {
 	type key struct{}

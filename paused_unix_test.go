@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/filestore"
 )
 
 func init() { otherProcess = holdAndWrite }
@@ -68,60 +67,40 @@ func TestPausedHolder(t *testing.T) {
 				t.Fatal(writes.Text(), writes.Err())
 			}
 		}
-		stop(t, child.Process)
-		token := takeOver(t, folder)
+		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(child.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatal(err, status)
+		}
+		c, err := holdfast.Open(t.Context(), "file://"+folder, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := acquire(t, c, "register", nil).Token()
+		noErr(t, c.Close())
 		resumed := time.Now().UnixNano()
 		if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		checkLateWrites(t, writes, resumed, token)
+		for writes.Scan() {
+			var stale, looked int64
+			if _, err := fmt.Sscanf(writes.Text(), "write %d %d", &stale, &looked); err != nil {
+				break
+			}
+			if looked >= resumed {
+				t.Errorf("the lock looked held %v after the pause", time.Duration(looked-resumed))
+			}
+			if stale >= token {
+				t.Errorf("token %d is not refused after %d", stale, token)
+			}
+		}
+		if !strings.HasPrefix(writes.Text(), "lost: ") {
+			t.Errorf("the holder's last word is %q", writes.Text())
+		}
 		if err := child.Wait(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// stop returns when the process has stopped.
-func stop(t *testing.T, process *os.Process) {
-	t.Helper()
-	if err := process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatal(err, status)
-	}
-}
-
-// takeOver waits for the lock of the stopped holder, and returns the new token.
-func takeOver(t *testing.T, folder string) int64 {
-	t.Helper()
-	store, err := filestore.New(folder, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	c := holdfast.New(store, nil)
-	defer c.Close()
-	return acquire(t, c, "register", nil).Token()
-}
-
-// checkLateWrites reads what the holder wrote, up to its end.
-func checkLateWrites(t *testing.T, writes *bufio.Scanner, resumed, token int64) {
-	t.Helper()
-	for writes.Scan() {
-		var stale, looked int64
-		if _, err := fmt.Sscanf(writes.Text(), "write %d %d", &stale, &looked); err != nil {
-			break
-		}
-		if looked >= resumed {
-			t.Errorf("the lock looked held %v after the pause", time.Duration(looked-resumed))
-		}
-		if stale >= token {
-			t.Errorf("token %d is not refused after %d", stale, token)
-		}
-	}
-	if !strings.HasPrefix(writes.Text(), "lost: ") {
-		t.Errorf("the holder's last word is %q", writes.Text())
 	}
 }

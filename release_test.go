@@ -38,72 +38,37 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 // its clock, with pauses of all lengths: after an extension, after an adoption with a shorter TTL
 // of a hold that was extended.
 func TestBackgroundReleaseLastsAsLongAsTheHold(t *testing.T) {
-	hour := &holdfast.Options{TTL: time.Hour}
-	extended := func(t *testing.T, c *holdfast.Client) *holdfast.Lock {
-		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		noErr(t, lock.Extend(t.Context(), time.Hour))
-		return lock
-	}
-	extendedUnknown := func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
-		lock := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		store.Once(faultstore.Renew, faultstore.LoseReply)
-		wantErr(t, lock.Extend(t.Context(), time.Hour), holdfast.ErrUnavailable)
-		return lock
-	}
-	adopted := func(t *testing.T, c *holdfast.Client, lock *holdfast.Lock) *holdfast.Lock {
-		return adopt(t, c, handOver(t, lock), &holdfast.Options{TTL: time.Second})
-	}
 	for name, test := range map[string]struct {
-		grain, outage time.Duration
-		backoff       holdfast.Backoff
-		setUp         func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock
+		outage, ttl, grain, pause time.Duration
+		extend                    faultstore.Fault // of an Extend by an hour, if there is one
+		adopted                   bool
 	}{
-		"plain": {outage: 25 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
-			return acquire(t, c, "a", nil)
-		}},
-		"long pauses": {outage: 20 * time.Minute, backoff: holdfast.Backoff{Min: 20 * time.Second},
-			setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
-				return acquire(t, c, "a", hour)
-			}},
-		"through the grain": {outage: 30 * time.Second, grain: time.Minute,
-			setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
-				return acquire(t, c, "a", &holdfast.Options{TTL: 10 * time.Second})
-			}},
-		"extended": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, _ *faultstore.Store) *holdfast.Lock {
-			return extended(t, c)
-		}},
-		"extended, reply lost": {outage: 50 * time.Second, setUp: extendedUnknown},
-		"adopted": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
-			return adopted(t, c, extended(t, open(t, store.Store, nil)))
-		}},
-		"extended, reply lost, adopted": {outage: 50 * time.Second,
-			setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
-				return adopted(t, c, extendedUnknown(t, open(t, store, nil), store))
-			}},
-		"granted late": {outage: 50 * time.Second, setUp: func(t *testing.T, c *holdfast.Client, store *faultstore.Store) *holdfast.Lock {
-			store.Once(faultstore.Acquire, func(_ context.Context, _ faultstore.Op, apply func()) error {
-				time.Sleep(25 * time.Second)
-				apply()
-				return nil
-			})
-			limited, cancel := context.WithTimeout(t.Context(), ms)
-			defer cancel()
-			wantErr(t, failure(c.Acquire(limited, "a", nil)), context.DeadlineExceeded)
-			return nil
-		}},
+		"plain":                         {outage: 20 * time.Second},
+		"long pauses":                   {outage: 20 * time.Minute, ttl: time.Hour, pause: 20 * time.Second},
+		"through the grain":             {outage: 30 * time.Second, ttl: 10 * time.Second, grain: time.Minute},
+		"extended":                      {outage: 50 * time.Second, extend: answersLate(0)},
+		"extended, reply lost":          {outage: 50 * time.Second, extend: faultstore.LoseReply},
+		"extended, adopted":             {outage: 50 * time.Second, extend: answersLate(0), adopted: true},
+		"extended, reply lost, adopted": {outage: 50 * time.Second, extend: faultstore.LoseReply, adopted: true},
 	} {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
 			store := faultstore.Wrap(memstore.NewCoarse(test.grain))
-			c := open(t, store, &holdfast.Config{Backoff: test.backoff})
-			lock := test.setUp(t, c, store)
-			store.Set(faultstore.Release, faultstore.Refuse)
-			if lock != nil {
-				wantErr(t, lock.Release(), holdfast.ErrUnavailable)
-				wantErr(t, lock.Err(), holdfast.ErrReleased)
+			c := open(t, store, &holdfast.Config{Backoff: holdfast.Backoff{Min: test.pause}})
+			lock := acquire(t, c, "a", &holdfast.Options{TTL: test.ttl, Detached: true})
+			time.Sleep(21 * time.Second)
+			if test.extend != nil {
+				store.Once(faultstore.Renew, test.extend)
+				_ = lock.Extend(ctx, time.Hour)
 			}
+			if test.adopted {
+				lock = adopt(t, c, handOver(t, lock), &holdfast.Options{TTL: time.Second})
+			}
+			store.Set(faultstore.Release, faultstore.Refuse)
+			wantErr(t, lock.Release(), holdfast.ErrUnavailable)
+			wantErr(t, lock.Err(), holdfast.ErrReleased)
 			time.Sleep(test.outage)
 			store.Set(faultstore.Release, nil)
-			time.Sleep(time.Second + test.backoff.Min)
+			time.Sleep(time.Second + test.pause)
 			free(t, c, "a")
 		})
 	}

@@ -51,26 +51,6 @@ func TestSharedLock(t *testing.T) {
 	})
 }
 
-// A Break compares tokens while other holds of the name are renewed.
-func TestBreakBesideRenewals(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, memstore.New(), nil)
-		lasting, other := acquire(t, c, "a", shared), acquire(t, c, "a", shared)
-		extended := make(chan struct{})
-		go func() {
-			for range 2000 {
-				noErr(t, lasting.Extend(ctx, time.Minute))
-			}
-			close(extended)
-		}()
-		for range 2000 {
-			noErr(t, failure(c.Break(ctx, "a", other.Token())))
-			other = acquire(t, c, "a", shared)
-		}
-		<-extended
-	})
-}
-
 // Break ends all holds of a name or one of them, and the Client that breaks its own knows
 // of it at once.
 func TestBreakOfSharedHolds(t *testing.T) {
