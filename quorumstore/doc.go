@@ -4,8 +4,8 @@
 // locks with tokens.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
-// decide it, for or against. A minority that is dead, slow or hung costs nothing, except to a
-// Break, which waits for all replies.
+// decide it, for or against. A minority that is dead, slow or hung costs nothing where the others
+// agree, except to a Break, which waits for all replies.
 //
 // # Guarantees
 //

@@ -158,6 +158,8 @@ func (b *ballot[T]) err(reason string) *majorityError {
 			if said = reply.Held; reply.Granted {
 				said = fmt.Sprintf("granted token %d", reply.Token)
 			}
+		case []driver.Entry:
+			said = fmt.Sprintf("%d answers", len(reply))
 		case []driver.Record:
 			if len(reply) > 1 {
 				said = fmt.Sprintf("%d holds", len(reply))

@@ -99,7 +99,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, fmt.Errorf("%w: a node cannot keep a name", driver.ErrUnsupported)
 	}
 	s.mu.Lock()
-	e := s.entryOf([2]string{req.Name, req.Owner}, time.Minute) // For so long an unknown owner's is sent again.
+	e := s.entryOf([2]string{req.Name, req.Owner}, time.Minute) // For so long the release of an unknown owner is sent again.
 	was := e.state
 	b := s.release(ctx, e, req.Keep, released)
 	s.mu.Unlock()

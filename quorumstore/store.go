@@ -19,9 +19,10 @@ const DefaultTimeout = 500 * time.Millisecond
 // Options configure a Store. The zero value, and nil, are good defaults.
 type Options struct {
 	// Timeout is the time for a node to reply to a request, an hour at most; 0 means
-	// [DefaultTimeout]. An operation takes as long at most while no majority replies. It should be
-	// several round trips to the farthest node, and well below a third of the shortest TTL in use.
-	// A late request goes on for as long again, so that its outcome is known.
+	// [DefaultTimeout]. An operation takes as long at most while no majority replies, and one that
+	// undoes an attempt twice as long. It should be several round trips to the farthest node, and
+	// well below a third of the shortest TTL in use. A late request goes on for as long again, so
+	// that its outcome is known.
 	Timeout time.Duration
 
 	// CloseStores makes Close close the nodes too.

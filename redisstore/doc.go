@@ -27,13 +27,13 @@
 // Acquire, Release and a batch of renewals take one round trip each; calls that are made at the
 // same time share round trips. Waiters of all clients stand in a queue, in the order in which they
 // came: a release makes the next of them the holder and notifies it, in the same step. Nobody
-// overtakes, and no other client gets a notice. A hold that is broken is notified, too. A waiting
-// process costs the renewals of its places, in one request each 1.7 s, and a PING each 5 s on the
-// one connection for notices, which the Store makes with its first place, or 200 ms after its first
-// hold. A waiter whose process has ended delays the others until its place has run out. Clients of
-// other kinds have no places and notify nobody: the first in line looks at each renewal of its
-// place while one of them has the lock. If the user may not subscribe or publish, waiters find
-// their turn by these renewals, too.
+// overtakes, and no other client gets a notice. A hold that is broken is notified, too. A place
+// costs a request in 1.7 s, or in a third of its TTL if that is shorter, and its Store a PING each
+// 5 s on the one connection for notices, which it makes with its first place, or 200 ms after its
+// first hold. A waiter whose process has ended delays the others until its place has run out.
+// Clients of other kinds have no places and notify nobody: the first in line looks at each renewal
+// of its place while one of them has the lock. If the user may not subscribe or publish, waiters
+// find their turn by these renewals, too.
 //
 // Shared and limited holds of a name tolerate each other; each has its own TTL and token, and the
 // release or the end of one changes no other. They exclude exclusive holds, and clients of other
@@ -45,7 +45,7 @@
 // A server that works and cannot serve now answers with a [driver.RetryError]: it is reading its
 // data, has lost its master or its replicas, is moving a hash slot, or abstains because of
 // RestartGuard. Waiters for a lock go on waiting. One that is at its maximum of clients closes the
-// connection: that is not told from one that is lost.
+// connection, often before its answer is read: the error is then that of a lost connection.
 //
 // # What can go wrong
 //
@@ -62,7 +62,8 @@
 //
 // A lock that is deleted by hand or evicted ends all holds that it has, and their renewals report
 // that. If only the keys of its holders beside it are evicted, their renewals report the
-// loss, and everybody else is kept out until the last of these would have ended.
+// loss. Until the last of these would have ended, an exclusive request and clients of other kinds
+// are kept out, and their slots of a Limit stay taken.
 //
 // Redis counts expiry on its wall clock. If that is set forward, locks expire early, while their
 // holders still rely on them; if it is set back, they expire late.
@@ -87,8 +88,9 @@
 // ~lock:* and, in a cluster, ~{*}lock:*, the channels &lock:*, and the commands eval, evalsha,
 // exists, get, set, incrby, del, pttl, pexpire, zadd, zcount, zscore, zrange, zrangebyscore,
 // zrem, zremrangebyscore, hset, hget, hdel, time, scan, hello, ping, publish, subscribe, type (for
-// an error of Break), and with the options info and wait. Every key that a script touches is among
-// its KEYS. Messages have a hash of the owner and the token: they prove nothing.
+// an error of Break), and with the options info and wait. A database other than 0 needs select, and
+// a cluster cluster|slots. Every key that a script touches is among its KEYS. Messages have a hash
+// of the owner and the token: they prove nothing.
 //
 // The value of a lock has the owner's secret on its first line, and on the lines behind: token,
 // number of tokens and channel; begin (seconds, microseconds), holder, metadata. The value of a
@@ -97,7 +99,7 @@
 // cluster, one for each hash slot that was ever used, so at most 16384. Where locks are requested
 // with a floor, as a quorum does, a sorted set beside the counter has those with tokens that the
 // counter has not reached. A lock with places or with shared or limited holds has two keys more,
-// which end a minute after the last of these at the latest.
+// which end a minute after the latest end that one of these had.
 //
 // A client of a cluster must be made as one: a server that is a node of a cluster
 // grants no lock to a client that does not know it.

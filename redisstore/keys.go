@@ -16,7 +16,7 @@ import (
 //     other by their ends in ms, as numbers below zero,
 //   - entries, a hash of what all of these have, by owner.
 //
-// The counter rises with every entry, to the server's clock if it can, and is never raised by a
+// The counter rises with every request, to the server's clock if it can, and is never raised by a
 // floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see
 // different mixtures of them, agree. The counter is a clock that never falls. A lock that was
 // granted a token above it is remembered until the counter has passed that token. That is decided

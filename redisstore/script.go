@@ -32,25 +32,20 @@ type script struct {
 }
 
 // newScript makes the script of a verb when it is first used, since most programs that link this
-// package start without a need for it. It drops the comments: the text is sent whenever a server
-// does not know it.
+// package start without a need for it.
 func newScript(verb string, counts bool) *script {
 	return &script{counts: counts, source: sync.OnceValues(func() (string, any) {
 		read := func(name string) string {
 			text, _ := luaFiles.ReadFile("lua/" + name + ".lua") // It is there.
 			return string(text)
 		}
-		var b strings.Builder
-		if b.WriteString("local offset = 0\n"); counts {
-			b.WriteString("offset = 2\n")
+		offset := "local offset = 0\n"
+		if counts {
+			offset = "local offset = 2\n"
 		}
-		for line := range strings.Lines(read("head") + strings.Replace(read(verb), "-- include queue.lua\n", read("queue"), 1) + read("tail")) {
-			if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "--") {
-				b.WriteString(line)
-			}
-		}
-		sum := sha1.Sum([]byte(b.String()))
-		return b.String(), hex.EncodeToString(sum[:])
+		text := offset + read("head") + strings.Replace(read(verb), "-- include queue.lua\n", read("queue"), 1) + read("tail")
+		sum := sha1.Sum([]byte(text))
+		return text, hex.EncodeToString(sum[:])
 	})}
 }
 
@@ -65,9 +60,9 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	runKey
-	lock, queue, entries string // the keys of this one
-	order                string // the name of the call for its sender; "" for one without an order
-	owner, number        string // the words for this lock, those that are not "": see the files of the scripts
+	lock, queue, entries string   // the keys of this one
+	order                string   // the name of the call for its sender; "" for one without an order
+	words                []string // for this lock: see the files of the scripts
 
 	reply       any
 	err         error
@@ -76,10 +71,10 @@ type call struct {
 
 // A runKey is what calls have in common that share a run of a script.
 type runKey struct {
-	script  *script
-	tag     string // of the keys' hash slot, in a cluster
-	common  string // what the script is told once for all of them
-	numbers bool   // each has a number
+	script *script
+	tag    string // of the keys' hash slot, in a cluster
+	common string // what the script is told once for all of them
+	args   int    // how many words each has
 }
 
 // runMax is how many locks one run of a script handles: many enough to share its cost, and few
@@ -131,7 +126,7 @@ func (s *Store) send(ctx context.Context, runs []scriptRun, inFull bool) {
 		_ = pipe.Process(ctx, wait)
 	}
 	_, failed := pipe.Exec(ctx)
-	var unconfirmed error // What was acquired is not undone here: its caller releases what it got no answer to.
+	var unconfirmed error // What was acquired is not undone here: its caller looks at it, or releases it.
 	if wait != nil {
 		if confirmed, err := wait.Result(); err != nil {
 			unconfirmed = fmt.Errorf("it is not known how many replicas have confirmed, want %d (MinReplicas): %v", s.options.MinReplicas, err)
@@ -188,11 +183,8 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 	words[2] = len(words) - 3
 	words = append(words, &r.common)
 	for _, c := range r.calls {
-		if c.owner != "" {
-			words = append(words, &c.owner)
-		}
-		if c.numbers {
-			words = append(words, &c.number)
+		for i := range c.words {
+			words = append(words, &c.words[i])
 		}
 	}
 	return words

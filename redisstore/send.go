@@ -33,8 +33,8 @@ const (
 )
 
 // senderOf returns the sender of the calls for a lock. Each master of a cluster has its own, so
-// that one that hangs holds up no lock of another. A lock keeps its sender, and its calls their
-// order, unless its slot moves.
+// that one that hangs holds up no lock of another. A lock keeps its sender, and
+// its calls their order behind one that was given up, unless its slot moves.
 func (s *Store) senderOf(ctx context.Context, lock string) *batch.Queue[*call] {
 	master := ""
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
@@ -60,8 +60,8 @@ func (s *Store) senderOf(ctx context.Context, lock string) *batch.Queue[*call] {
 // prefix has one, which puts all keys into one slot. A client that takes a node of a cluster for a
 // single server has the same counter then. With every other prefix the server refuses it, since the
 // counter and the tokens ahead are in different slots.
-func (s *Store) newCall(script *script, common, name string) *call {
-	c := &call{runKey: runKey{script: script, common: common}}
+func (s *Store) newCall(script *script, common, name string, words ...string) *call {
+	c := &call{runKey: runKey{script: script, common: common, args: len(words)}, words: words}
 	lock := s.prefix + name
 	if s.cluster && !s.prefixHasTag {
 		c.tag = slotTags()[slotOf(lock)]

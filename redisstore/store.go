@@ -32,9 +32,9 @@ type Options struct {
 	// expired before anything is granted again. Tokens rise then, too, unless the clock was set
 	// back, or one was granted that was further ahead of the clock than this, because of a floor
 	// (see driver.Request.Floor; those of a quorum are a second ahead of its clients' clocks, and
-	// more where clocks differ: an hour and a second at most). It costs some INFO for each grant,
-	// and the first use of a prefix on a server waits as well. 0 means no guard. Not available on a
-	// cluster.
+	// more where clocks differ: an hour and a second at most). It costs some INFO for each run of a
+	// script, and the first use of a prefix on a server waits as well. 0 means no guard. Not
+	// available on a cluster.
 	//
 	// A master also abstains when its first replica attaches, and when the last one has been away
 	// for repl-backlog-ttl (an hour by default): its history has another name then, as after a
@@ -44,9 +44,9 @@ type Options struct {
 	// MinReplicas is how many replicas must have confirmed an acquisition, a renewal, or a release
 	// that keeps the name, before it counts (by WAIT). One that was not confirmed within
 	// ReplicaTimeout is reported as unknown. While fewer replicas are connected and have reported
-	// within 11 s, nothing is granted at all. It costs an INFO for each grant. It makes it less
-	// likely that a failover forgets locks, and does not rule it out. 0 means none. Not available
-	// on a cluster.
+	// within 11 s, nothing is granted at all. It costs an INFO for each run of a script. It makes
+	// it less likely that a failover forgets locks, and does not rule it out. 0 means none. Not
+	// available on a cluster.
 	MinReplicas int
 
 	// ReplicaTimeout bounds the wait for replicas; 0 means 500 ms.

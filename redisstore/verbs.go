@@ -63,11 +63,12 @@ func (s *Store) acquireCall(req *driver.Request) *call {
 		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
 		common = append(append(common, '\n'), metadata...)
 	}
-	c := s.newCall(acquireScript, string(common), req.Name)
-	c.owner, c.order = req.Owner, req.Owner
+	words := []string{req.Owner}
 	if req.Floor > 0 {
-		c.number, c.numbers = strconv.FormatInt(req.Floor, 10), true
+		words = append(words, strconv.FormatInt(req.Floor, 10))
 	}
+	c := s.newCall(acquireScript, string(common), req.Name, words...)
+	c.order = req.Owner
 	return c
 }
 
@@ -100,9 +101,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		if req.TTL != ttl { // They share one text.
 			ttl, common = req.TTL, fmt.Sprint(s.common, millis(req.TTL), " ", s.listener.channel)
 		}
-		c := s.newCall(renewScript, common, req.Name)
-		c.owner, c.number, c.numbers = req.Owner, strconv.FormatInt(req.Token, 10), true
-		calls[i] = c
+		calls[i] = s.newCall(renewScript, common, req.Name, req.Owner, strconv.FormatInt(req.Token, 10))
 	}
 	states := map[any]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
@@ -135,8 +134,8 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := checkOwner(req.Owner); err != nil {
 		return false, err
 	}
-	c := s.newCall(releaseScript, s.common+strconv.FormatInt(millis(req.Keep), 10), req.Name)
-	c.owner, c.order = req.Owner, req.Owner
+	c := s.newCall(releaseScript, s.common+strconv.FormatInt(millis(req.Keep), 10), req.Name, req.Owner)
+	c.order = req.Owner
 	reply, err := s.runCall(ctx, c)
 	if err != nil {
 		return false, err
@@ -157,9 +156,7 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 // does not delete it and returns an error that matches [driver.ErrInvalid] and has its type. A key
 // that another kind of client has written has no token: only a request without a token ends it.
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	c := s.newCall(breakScript, s.common, name)
-	c.number, c.numbers = strconv.FormatInt(token, 10), true
-	return s.runForRecords(ctx, c)
+	return s.runForRecords(ctx, s.newCall(breakScript, s.common, name, strconv.FormatInt(token, 10)))
 }
 
 // runForRecords makes a call with descriptions of holds as its reply.

@@ -1,8 +1,7 @@
 -- Makes entries. What all have in common: TTL and place in ms, limit, tokens; channel; holder and
 -- metadata. Of each: owner, and floor if there is one. Answers the token of a hold; or {what, token,
 -- what is in the way}.
-local guard, replicas, ttl, place, limit, head, tokens, public =
-  match(ARGV[1], '^(%d+) (%d+) (%d+) (%d+) (%d+) ((%d+) [^\n]*\n)(.*)$')
+local ttl, place, limit, head, tokens, public = match(common, '^(%d+) (%d+) (%d+) ((%d+) [^\n]*\n)(.*)$')
 now = call('TIME')
 clock = now[1] * 1000000 + now[2]
 local rest = head .. now[1] .. '\n' .. now[2] .. '\n' .. public
@@ -69,11 +68,10 @@ local function verb(lock, queue, entries, owner, floor)
   end
   s:settle()
   local free = not s:front() and not s.blocked and s.n < math.min(s.least, limit)
-  if not free and place == '0' then
-    return s.blocked and s.n == 0 and {'failed', 0, 'TRYAGAIN places that have ended are in the way'} or
-      {'refused', 0, s:describe(s:holds(32))[1]}
+  local bar = (free or s.n == 0) and s:barred() -- Without a hold the name is not held, whoever waits.
+  if not bar and not free and place == '0' then
+    return s.n == 0 and {'failed', 0, 'TRYAGAIN places are in the way'} or {'refused', 0, s:describe(s:holds(32))[1]}
   end
-  local bar = free and s:barred()
   local token = bar or makeToken(lock, floor)
   if type(token) ~= 'number' then
     return token

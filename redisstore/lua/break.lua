@@ -1,6 +1,5 @@
 -- Ends the hold or keep that has a token in its block, or all for 0. Of each: the token. Answers
 -- {places, what it ended}, or {'type', type} for a key that is no string: it may be data.
-local guard, replicas = match(ARGV[1], '^(%d+) (%d+)')
 
 -- include queue.lua
 

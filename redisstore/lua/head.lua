@@ -1,12 +1,13 @@
 -- What all scripts begin with. Each is head.lua, the file of its verb with queue.lua in it, and
 -- tail.lua, which calls the function `verb` for each lock. What is usual is done, and returned,
--- before any function is made: to make them takes longer than most runs. Before all of it is a line
+-- before the rule is made: that takes longer than most runs. Before all of it is a line
 -- that sets `offset`, how many keys are before those of the locks.
 --
 -- KEYS: of Acquire, the counter and the tokens ahead of it; then all locks, their queues, and their
 -- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls
--- of this run have in common, which begins with guard in ms and replicas; then each lock's words.
+-- of this run have in common: guard in ms, replicas, and what the verb's file says; then each lock's words.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
+local guard, replicas, common = match(ARGV[1], '^(%d+) (%d+) (.*)$')
 local locks = math.floor((#KEYS - offset) / 3)
 local args = (#ARGV - 1) / locks -- of each lock
 local answers, answered = {}, 0 -- by lock, and how many there are

@@ -1,5 +1,4 @@
 -- Answers {places, the holds and keeps}.
-local guard, replicas = match(ARGV[1], '^(%d+) (%d+)')
 
 -- include queue.lua
 

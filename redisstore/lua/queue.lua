@@ -175,10 +175,10 @@ local function newRule()
     local waited = e.kind == 'p'
     e.kind = 'h'
     if e.limit > 1 then
+      write('ZADD', self.queue, format('%d', -e.ends), e.owner) -- A full server refuses it, and then it is not counted.
+      self:put(e)
       self.counts = self.counts or {}
       self.counts[e.limit] = (self.counts[e.limit] or 0) + 1
-      write('ZADD', self.queue, format('%d', -e.ends), e.owner)
-      self:put(e)
       self:save()
       return
     end

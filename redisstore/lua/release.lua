@@ -1,6 +1,6 @@
 -- Ends entries. What all have in common: how many ms to keep the name, or 0. Of each: owner. Answers
 -- 1 if there was an entry, else 0.
-local guard, replicas, keep = match(ARGV[1], '^(%d+) (%d+) (%d+)')
+local keep = common
 local alone = keep == '0' and call('EXISTS', unpack(KEYS, locks + 1, 2 * locks)) == 0 -- None has a queue.
 for i = 1, keep == '0' and guard == '0' and locks or 0 do
   local lock, value = KEYS[i], (alone or locks > 1 and call('EXISTS', KEYS[locks + i]) == 0) and redis.pcall('GET', KEYS[i])

@@ -1,6 +1,6 @@
 -- Prolongs entries. What all have in common: for how many ms, and the channel of the client, which is
 -- another than that of Acquire after an Adopt. Of each: owner, token or 0. Answers {what it is, token}.
-local guard, replicas, ttl, channel = match(ARGV[1], '^(%d+) (%d+) (%d+) (.*)$')
+local ttl, channel = match(common, '^(%d+) (.*)$')
 
 -- include queue.lua
 
