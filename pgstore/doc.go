@@ -9,12 +9,12 @@
 // # Guarantees
 //
 // Exclusion among all programs that reach the server, as long as it forgets nothing: over a crash
-// and restart too, since every change of a hold is on disk before it is confirmed. Places, and a
-// plain release that admits nobody, do not wait for the disk. Fencing tokens, granted in one step
-// with the lock, that rise strictly: over expiry, break, and the loss of rows and of the whole
-// table (they begin anew at the server's clock in microseconds). Expiry is counted by the server's
-// clock, never from when its transaction began. After a crash of the holder, the lock is free when
-// its TTL has expired.
+// and restart too, since a grant, a renewal, a keep and a break are on disk before they are
+// confirmed. Places, and a plain release that admits nobody, do not wait for the disk. Fencing
+// tokens, granted in one step with the lock, that rise strictly: over expiry, break, and the loss
+// of rows and of the whole table (they begin anew at the server's clock in microseconds). Expiry is
+// counted by the server's clock, never from when its transaction began. After a crash of the
+// holder, the lock is free when its TTL has expired.
 //
 // A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
 // share one transaction and its wait for the disk, and so do releases, and the renewals of a
@@ -51,7 +51,8 @@
 // The TTL is in seconds, and 30 if it is left out. A holder id should belong to one acquisition (a
 // UUID): any program that knows it can release the lock, and it is shown to people. Call them
 // outside of transactions (autocommit): others see a lock, and a release, when it is committed.
-// acquire_lock does not wait, and is false while others do. release_lock passes the lock on.
+// acquire_lock does not wait. It takes no lock for which others wait, and extends one's own.
+// release_lock passes the lock on.
 //
 // # What can go wrong
 //
@@ -68,11 +69,12 @@
 // If the server's clock is set forward, locks expire early, while their holders still rely on them.
 // If it is set back, they expire late.
 //
-// A transaction that stays open after it has locked the row of a lock holds up that lock, and no
-// other: attempts fail after a second with a [driver.RetryError], waiting callers try again, and a
-// hold that cannot be renewed for so long is lost. That happens to all locks while a whole table is
-// locked (VACUUM FULL, ALTER TABLE, Migrate). A transaction that stays open for long anywhere in
-// the database keeps old versions of rows alive: locks become slower until it ends.
+// A transaction that stays open after it has locked the row of a lock holds up that lock: attempts
+// fail after one or two seconds with a [driver.RetryError], waiting callers try again, and a hold
+// that cannot be renewed for so long is lost. Attempts at other locks that are sent with them take
+// as much longer, and many at once use up the pool for that time. It happens to all locks while a
+// whole table is locked (VACUUM FULL, ALTER TABLE, Migrate). A transaction that stays open for long
+// anywhere in the database keeps old versions of rows alive: locks become slower until it ends.
 //
 // Nobody can listen through a pooler. Waiters behind one, without Options.Listen, look from time to
 // time instead: the order is the same, and a hand-over takes up to 1.7 s.
@@ -81,10 +83,11 @@
 //
 // [Store.Migrate] makes the schema, its tables and its functions, and [Migrations] returns the
 // statements for other tools. Users of the locks need USAGE on the schema, and SELECT, INSERT,
-// UPDATE and DELETE on its tables and its view. They must trust the owner of the schema, and those
-// to whom it grants CREATE: package doctor names them. A user that may write the tables can break
-// locks, and one that may read them can learn the secrets. After an update of this package Migrate
-// brings what has changed: until then a Store works as before, and says so in its log.
+// UPDATE and DELETE on its tables, and SELECT on its view. They must trust the owner of the schema,
+// and those to whom it grants CREATE: package doctor names them. A user that may write the tables
+// can break locks, and one that may read them can learn the secrets. After an update of this
+// package Migrate brings what has changed: until then a Store works as before, and says so in its
+// log.
 //
 // Rows of names that are not used any more are deleted when they have been free for an hour, by the
 // processes that acquire others; where nobody uses this package, call "SELECT

@@ -50,7 +50,6 @@ var advices = map[string]string{
 func (s *Store) wrapErr(ctx context.Context, err error) error {
 	state := pgclient.SQLState(err)
 	advice := s.sql(advices[state])
-	err = pgclient.InOneLine(err)
 	var dial *pgconn.ConnectError
 	unsent := driver.IsNotApplied(err) || errors.As(err, &dial) || pgconn.SafeToRetry(err)
 	switch advices[state] {

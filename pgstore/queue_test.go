@@ -103,11 +103,17 @@ func TestSweep(t *testing.T) {
 	}
 	execute(t, s, "UPDATE @.locks SET expires = now() - interval '2 hours', last_token = last_token - 8000000000 WHERE name <> 'held'")
 	execute(t, s, "UPDATE @.places SET expires = now() WHERE name = 'dead'")
+	wait(t, s, "held", time.Hour)
+	behind := wait(t, s, "held", time.Hour) // It has died long ago.
+	execute(t, s, "UPDATE @.places SET expires = now() - interval '2 hours' WHERE owner = '"+behind.Owner+"'")
 	if n := value[int64](t, s, "SELECT @.sweep_locks()"); n != 3 {
 		t.Errorf("%d rows are swept, want 3", n)
 	}
 	if left := value[string](t, s, "SELECT string_agg(name, ' ' ORDER BY name) FROM @.locks"); left != "awaited far ahead held" {
 		t.Errorf("left are %s", left)
+	}
+	if n := value[int64](t, s, "SELECT count(*) FROM @.places WHERE name = 'held'"); n != 1 {
+		t.Errorf("%d places are left, want 1", n)
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *Store) verifyErr(ctx context.Context, lock Held, err error) error {
 		return err
 	}
 	if pgclient.SQLState(err) == "HF001" {
-		return fmt.Errorf("%w: %w", ErrNotHolder, pgclient.InOneLine(err))
+		return fmt.Errorf("%w: %w", ErrNotHolder, err)
 	}
 	return s.wrapErr(ctx, err)
 }

@@ -16,13 +16,14 @@
 //
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A connection that is in doubt, or whose
-// server does not reply for four seconds, is closed. A renewal asks whether the session is alive,
-// except within a second of the last statement of a wait.
+// server does not reply for four seconds (14 to a session that waits), is closed. A renewal asks
+// whether the session is alive, except within a second of the last statement of a wait.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that long waits lose their
-// order, and the server logs the error. There are at most Options.MaxWaiters such sessions. Further
-// owners try at intervals, and get nothing while others wait in the server.
+// order, and the server logs the error. An owner that gets its lock keeps the session until it has
+// released the lock. There are at most Options.MaxWaiters such sessions. Further owners try at
+// intervals, and get nothing while others wait in the server.
 //
 // Holds are exclusive: the server would grant a session more shared locks of a key past a writer
 // that waits. The server stores only the key of a lock, so there are no shared, limited, detached

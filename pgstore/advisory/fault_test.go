@@ -429,3 +429,29 @@ func waiterOf(t *testing.T, s *Store) int32 {
 	}
 	return 0
 }
+
+// A sequence that another transaction alters refuses attempts, and costs no lock.
+func TestSequenceIsAltered(t *testing.T) {
+	t.Parallel()
+	opts := keysOf(t)
+	opts.TokenSequence = fmt.Sprint("altered ", time.Now().UnixNano())
+	s := open(t, pgtest.Postgres().Addr, opts)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held := grant(t, s, "held", time.Minute)
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "ALTER SEQUENCE "+s.sequence()+" CACHE 1"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) {
+		t.Errorf("Acquire: %+v, %v", res, err)
+	}
+	if got := stateOf(t, s, held); got != driver.Held {
+		t.Errorf("the hold from before is %v", got)
+	}
+}

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// batchTimeout bounds a batch, with the time to connect. A caller that has inlineTime left
-	// sends on its own goroutine, and may return late by the difference.
+	// batchTimeout bounds a batch, with the time to connect, and once more what undoes it. A caller
+	// that has inlineTime left sends on its own goroutine, and may return late by the difference.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
@@ -90,10 +90,10 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch, in its order and in one round trip. The server would grant a session its
-// own key again: an attempt claims a key that no entry of the session has, and what is asked for
-// another entry is skipped. If the server refuses a statement, all attempts of the batch fail; any
-// other error ends the session. A wait is sent alone, and ends with ctx.
+// send carries out a batch, in its order and in one round trip. The server would grant a session
+// its own key again: an attempt claims a key that no entry of the session has, and what is asked
+// for another entry is skipped. If the server refuses a statement, all attempts of the batch fail;
+// any other error ends the session. A wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,9 +190,13 @@ func (s *session) ready(ttl time.Duration) error {
 	if idle <= s.idle {
 		return nil
 	}
+	patience := lockTimeout
+	if s == s.store.sessions[0] { // An attempt whose sequence is locked fails, before the batch does.
+		patience = batchTimeout / 2
+	}
 	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
 		FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
-	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, (idle+time.Millisecond-1).Milliseconds(), lockTimeout.Milliseconds())).ReadAll()
+	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, (idle+time.Millisecond-1).Milliseconds(), patience.Milliseconds())).ReadAll()
 	if err == nil {
 		s.idle = idle
 	}

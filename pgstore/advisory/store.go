@@ -30,8 +30,8 @@ type Options struct {
 	// may create. "" means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
-	// MaxWaiters bounds the sessions that wait in the server, one for each owner that waits.
-	// Further owners try at intervals. 0 means 8, and below 0 all do.
+	// MaxWaiters bounds the sessions beside the first. An owner that waits has one, and keeps it
+	// for the lock that it gets. Further owners try at intervals. 0 means 8, and below 0 all do.
 	MaxWaiters int
 }
 
@@ -213,7 +213,7 @@ var advices = map[string]string{
 // wrapErr adds to an error of the server what to do about it, and marks it as not applied.
 func wrapErr(err error) error {
 	state := pgclient.SQLState(err)
-	if err = pgclient.InOneLine(err); advices[state] != "" {
+	if advices[state] != "" {
 		err = fmt.Errorf("%w: %s", err, advices[state])
 	}
 	switch {

@@ -1,6 +1,6 @@
--- The verbs. Each takes arrays in the order of the names, and locks their rows in that order, so
--- that no two calls wait for each other. A name is changed under the lock of its row, and an end is
--- counted from the time at which that is locked. A function waits for a row for lock_timeout at
+-- The verbs. Each takes arrays in the order of the names, and the usual plan locks their rows in
+-- that order. If another plan does not, the server ends the deadlock. A name is changed under the lock of its row, and an end is
+-- counted from the time at which that is locked. A function waits for each row for lock_timeout at
 -- most, and returns whom to notify after the commit (see tell). @verb@ is the language, with
 -- settings (verbSQL). Every column has its table in front: a bare name is a variable.
 --
@@ -375,6 +375,7 @@ DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
 BEGIN
+    DELETE FROM places AS p WHERE p.expires <= v_idle; -- also those behind one that lives on
     PERFORM settle(o.name, '') FROM (SELECT l.name FROM locks AS l WHERE l.others AND l.expires <= v_idle LIMIT 1000 FOR UPDATE SKIP LOCKED) AS o;
     DELETE FROM locks AS l WHERE l.name IN (
         SELECT o.name FROM locks AS o WHERE NOT o.others AND o.expires <= v_idle AND o.last_token < micros(v_idle) LIMIT 10000 FOR UPDATE SKIP LOCKED);
@@ -397,8 +398,8 @@ BEGIN
 END $$
 --
 -- For every language. Takes a lock that is free, or extends one's own, and returns the fencing
--- token, or null if others hold the lock or wait for it. With a limit of -1 the lock is held as by
--- a reader, with one above 1 as by one of so many.
+-- token, or null if others hold the lock or wait for it, or the holder has it with another limit.
+-- With a limit of -1 the lock is held as by a reader, with one above 1 as by one of so many.
 --
 -- The verbs and tell set synchronous_commit off where a commit need not wait for the disk. In a
 -- function with SET synchronous_commit, here and below, that ends with the function: the caller's
