@@ -92,32 +92,30 @@ func roleFill(s *Store, _ []string) error {
 		_, placeErr := s.Acquire(ctx, place)
 		now, renewErr := s.Renew(ctx, []driver.RenewRequest{{Name: "held", Owner: held.Owner, TTL: 2 * time.Hour}})
 		renewed, lookupErr := s.Lookup(ctx, "held")
-		isRenewed := now[0].State == driver.Held
-		if len(renewed) != 1 || lookupErr != nil || isRenewed != (renewErr == nil) || isRenewed != (renewed[0].Remaining > time.Hour) {
-			return fmt.Errorf("with files of up to %d bytes a renewal is %v, %v, and the hold is %v, %v", limit, now, renewErr, renewed, lookupErr)
-		}
 		_, keepErr := s.Release(ctx, driver.ReleaseRequest{Name: "held", Owner: held.Owner, Keep: time.Hour})
-		if kept, err := s.Lookup(ctx, "held"); len(kept) != 1 || err != nil || kept[0].Kept != (keepErr == nil) {
-			return fmt.Errorf("with files of up to %d bytes a keep is %v, and the hold is %v, %v", limit, keepErr, kept, err)
+		kept, lookupErr2 := s.Lookup(ctx, "held")
+		if err := cmp.Or(limitFiles(1<<30), lookupErr, lookupErr2); err != nil || len(renewed) != 1 || len(kept) != 1 {
+			return fmt.Errorf("%v, %v, %w", renewed, kept, err)
 		}
-		if err := limitFiles(1 << 30); err != nil {
-			return err
-		}
-		for file, err := range map[string]error{s.pathOf(fresh.Name): freshErr, s.pathOf("held"): cmp.Or(renewErr, keepErr, placeErr)} {
-			if err == nil {
-				continue
+		check := func(what, name string, err error, isDone bool) error {
+			if isDone != (err == nil) || err != nil && (!driver.IsNotApplied(err) || !strings.Contains(err.Error(), s.pathOf(name))) {
+				return fmt.Errorf("with files of up to %d bytes %s is done: %t, and the error is: %w", limit, what, isDone, err)
 			}
-			if failures++; !driver.IsNotApplied(err) || !strings.Contains(err.Error(), file) {
-				return fmt.Errorf("the error does not say what it should: %w", err)
+			if err != nil {
+				failures++
 			}
+			return nil
 		}
-		for req, made := range map[*driver.Request]bool{&fresh: freshErr == nil, &place: placeErr == nil, &held: keepErr != nil} {
-			if err := release(s, *req); (err == nil) != made {
-				return fmt.Errorf("with files of up to %d bytes %+v is there: %t, %w", limit, *req, err == nil, err)
-			}
-		}
-		if _, err := s.Break(ctx, "held", 0); err != nil {
-			return err
+		err := errors.Join(
+			check("an acquisition", fresh.Name, freshErr, release(s, fresh) == nil),
+			check("a place", "held", placeErr, release(s, place) == nil),
+			check("a renewal", "held", renewErr, now[0].State == driver.Held),
+			check("a renewal", "held", renewErr, renewed[0].Remaining > time.Hour),
+			check("a keep", "held", keepErr, kept[0].Kept),
+			check("a keep", "held", keepErr, release(s, held) != nil),
+		)
+		if _, breakErr := s.Break(ctx, "held", 0); err != nil || breakErr != nil {
+			return errors.Join(err, breakErr)
 		}
 	}
 	if failures < 10 {
