@@ -30,6 +30,14 @@ func TestCheckAll(t *testing.T) {
 		of = append(of, Event{At: ends, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1})
 		return append(of, held(2, 2, 5*ms, 1100*ms, 2000*ms, 1200*ms)...)
 	}
+	killed := func(gone time.Duration) []Event {
+		return []Event{
+			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5}, {At: gone, Step: Gone, Fault: Kill, Proc: 5}, {At: 50 * ms, Step: Heals, Fault: Kill, Proc: 5},
+		}
+	}
+	sees := func(at time.Duration) []Event {
+		return []Event{{At: at, Step: Sees, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2001 * ms}}
+	}
 	stopped := func(err string) []Event { // beside the wait of another, which fails
 		return []Event{
 			{At: 10 * ms, Step: Harm, Fault: Pause, Proc: 3}, {At: 40*ms + waitBound, Step: Heals, Fault: Pause, Proc: 3},
@@ -47,35 +55,12 @@ func TestCheckAll(t *testing.T) {
 			Event{At: 10 * ms, Step: CtxEnds, Proc: 1, Worker: 1, Try: 1, Name: "a", Token: 1}), held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...), nil},
 		{"relied on after the end of the process", append([]Event{{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 1}},
 			append(first[:2:2], held(2, 2, 5*ms, 15*ms, 1000*ms, 30*ms)...)...), nil},
-		{"got while the kill was under way", []Event{
-			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
-			{At: 10 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
-			{At: 11 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
-			{At: 12 * ms, Step: Sees, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2001 * ms},
-			{At: 13 * ms, Step: Gone, Fault: Kill, Proc: 5},
-			{At: 39 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
-			{At: 40 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
-			{At: 50 * ms, Step: Heals, Fault: Kill, Proc: 5},
-		}, nil},
-		{"got twice while the kill was under way", []Event{
-			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
-			{At: 10 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
-			{At: 11 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
-			{At: 11 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
-			{At: 12 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
-			{At: 14 * ms, Step: Sees, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2001 * ms},
-			{At: 15 * ms, Step: Gone, Fault: Kill, Proc: 5},
-			{At: 50 * ms, Step: Heals, Fault: Kill, Proc: 5},
-		}, []string{kindOverlap}},
-		{"got by the process that takes its place", []Event{
-			{At: 10 * ms, Step: Harm, Fault: Kill, Proc: 5},
-			{At: 13 * ms, Step: Gone, Fault: Kill, Proc: 5},
-			{At: 20 * ms, Step: Asks, Proc: 5, Worker: 1, Try: 1, Name: "a"},
-			{At: 21 * ms, Step: Got, Proc: 5, Worker: 1, Try: 1, Name: "a", Token: 1, Until: 2000 * ms},
-			{At: 22 * ms, Step: Heals, Fault: Kill, Proc: 5},
-			{At: 39 * ms, Step: Asks, Proc: 4, Worker: 1, Try: 1, Name: "a"},
-			{At: 40 * ms, Step: Got, Proc: 4, Worker: 1, Try: 1, Name: "a", Token: 2, Until: 2040 * ms},
-		}, []string{kindOverlap}},
+		{"got while the kill was under way", slices.Concat(killed(13*ms), held(5, 1, 10*ms, 11*ms, 2000*ms, 0)[:2],
+			sees(12*ms), held(4, 2, 39*ms, 40*ms, 2040*ms, 0)[:2]), nil},
+		{"got twice while the kill was under way", slices.Concat(killed(15*ms), held(5, 1, 10*ms, 11*ms, 2000*ms, 0)[:2],
+			held(4, 2, 11*ms, 12*ms, 2040*ms, 0)[:2], sees(14*ms)), []string{kindOverlap}},
+		{"got by the process that takes its place", slices.Concat(killed(13*ms), held(5, 1, 20*ms, 21*ms, 2000*ms, 0)[:2],
+			held(4, 2, 39*ms, 40*ms, 2040*ms, 0)[:2]), []string{kindOverlap}},
 		{"a token that falls", append(held(2, 1, 30*ms, 40*ms, 1000*ms, 50*ms), held(1, 2, 0, 1*ms, 1000*ms, 20*ms)...), []string{kindToken}},
 		{"a token given twice", append(held(2, 1, 5*ms, 40*ms, 1000*ms, 50*ms), first...), []string{kindToken}},
 		{"a context too late", lost(1100*ms + 2*contextSlack), []string{kindContext}},

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/tools/internal/torture/testbed"
 )
 
-// whole has the tests try every store and every mistake ("make test-all").
+// whole has the tests try every store ("make test-all").
 var whole = os.Getenv("TEST_WHOLE") != ""
 
 // The connections are cut on purpose.
@@ -34,9 +34,6 @@ func init() { logging.Disable() }
 // TestMain lets the test binary be a worker process.
 func TestMain(m *testing.M) {
 	if os.Getenv("TORTURE_WORKER") != "" {
-		if os.Getenv("TORTURE_MISTAKE") == doSaysNil {
-			torture.SetUnderDo(sayNil)
-		}
 		if err := torture.Work(os.Stdin, open, testbed.OpenForeign); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -47,8 +44,8 @@ func TestMain(m *testing.M) {
 }
 
 func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfast.Client, error) {
-	if mistake := os.Getenv("TORTURE_MISTAKE"); mistake != "" {
-		return openMistaken(ctx, mistake, urls[0], config)
+	if os.Getenv("TORTURE_BROKEN") != "" {
+		return openBroken(ctx, urls, config)
 	}
 	if len(urls) > 1 {
 		return holdfast.Open(ctx, quorumstore.URL(urls...), config)
@@ -56,11 +53,11 @@ func open(ctx context.Context, urls []string, config *holdfast.Config) (*holdfas
 	return holdfast.Open(ctx, urls[0], config)
 }
 
-// worker returns how to start a worker process, with a mistake unless that is "".
-func worker(mistake string) func() *exec.Cmd {
+// worker returns how to start a worker process, with a broken store unless that is "".
+func worker(broken string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "TORTURE_WORKER=1", "TORTURE_MISTAKE="+mistake, "GORACE=atexit_sleep_ms=0")
+		cmd.Env = append(os.Environ(), "TORTURE_WORKER=1", "TORTURE_BROKEN="+broken, "GORACE=atexit_sleep_ms=0")
 		return cmd
 	}
 }

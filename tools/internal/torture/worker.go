@@ -198,11 +198,6 @@ func (w *worker) recordContextEnd(ctx context.Context) <-chan struct{} {
 	return ended
 }
 
-// runUnderDo runs work under a lock. It is a variable for tests.
-var runUnderDo = func(ctx context.Context, c *holdfast.Client, name string, o *holdfast.Options, work func(context.Context, *holdfast.Lock) error) error {
-	return c.Do(ctx, name, o, func(ctx context.Context) error { return work(ctx, holdfast.FromContext(ctx)) })
-}
-
 // workStopDelay is how long work under Do takes at most to stop after its context has ended.
 const workStopDelay = 2 * time.Millisecond
 
@@ -210,7 +205,8 @@ const workStopDelay = 2 * time.Millisecond
 func (w *worker) runAttemptUnderDo(ctx context.Context, o *holdfast.Options) {
 	w.recordEvent(Event{At: now(), Step: Asks, Waits: true, Under: true})
 	var ended <-chan struct{}
-	err := runUnderDo(ctx, w.client.Client, w.name, o, func(ctx context.Context, lock *holdfast.Lock) error {
+	err := w.client.Do(ctx, w.name, o, func(ctx context.Context) error {
+		lock := holdfast.FromContext(ctx)
 		w.token = lock.Token()
 		at := now()
 		w.recordEvent(Event{At: now(), Step: Got, Until: at + time.Until(lock.Deadline()), Under: true, Client: w.client.number})
