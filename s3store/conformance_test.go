@@ -26,11 +26,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
-// TestConformance runs the contract in virtual time, on a server in the process.
+// TestConformance runs the contract in virtual time, on a server in the process, whose listings
+// have many pages.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Virtual: true, New: func(tb testing.TB) drivertest.Backing {
 		server := fake(tb)
-		return backing(tb, func() *network { return &network{next: inProcess{server}} })
+		paged := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.URL.RawQuery += "&max-keys=7"
+			server.ServeHTTP(w, r)
+		})
+		return backing(tb, func() *network { return &network{next: inProcess{paged}} })
 	}})
 }
 

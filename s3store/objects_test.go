@@ -114,28 +114,6 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// A listing has several pages.
-func TestPages(t *testing.T) {
-	t.Parallel()
-	server := fake(t)
-	s := open(t, dial("", inProcess{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.RawQuery += "&max-keys=2"
-		server.ServeHTTP(w, r)
-	})}), "")
-	for i := range 5 {
-		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: fmt.Sprint("n", i), Owner: "nobody"})
-		must(t, err)
-	}
-	names := map[string]bool{}
-	for name, err := range s.list(t.Context(), "n") {
-		must(t, err)
-		names[name] = true
-	}
-	if len(names) != 5 {
-		t.Errorf("listed are %v, want 5", names)
-	}
-}
-
 // A listing without a deadline ends, though the server hangs over an object.
 func TestListingOfHungServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
