@@ -251,12 +251,15 @@ func openTestOn(tb testing.TB, h host, dir string) *Store {
 	return s
 }
 
-// granted takes a name that must be free, and returns the request and its token.
-func granted(tb testing.TB, s *Store, name string, ttl time.Duration) (driver.Request, int64) {
-	tb.Helper()
-	return grantedTo(tb, s, request(name, ttl))
-}
+// Verbs, as tests use them.
+var (
+	granted    = storecheck.Grant
+	refused    = storecheck.Refuse
+	renewed    = storecheck.State
+	eventually = storecheck.Eventually
+)
 
+// grantedTo takes a name that must be free, and returns the request and its token.
 func grantedTo(tb testing.TB, s *Store, req driver.Request) (driver.Request, int64) {
 	tb.Helper()
 	res, err := s.Acquire(context.Background(), req)
@@ -267,19 +270,6 @@ func grantedTo(tb testing.TB, s *Store, req driver.Request) (driver.Request, int
 		tb.Fatalf("%q is not granted: %v", req.Name, res.Held)
 	}
 	return req, res.Token
-}
-
-// refused checks that a name is not to be had.
-func refused(tb testing.TB, s *Store, name string) driver.Record {
-	tb.Helper()
-	res, err := s.Acquire(context.Background(), request(name, time.Hour))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if res.Granted {
-		tb.Fatalf("%q is granted", name)
-	}
-	return res.Held
 }
 
 // release releases a name that an owner holds.
@@ -299,10 +289,10 @@ func released(tb testing.TB, s *Store, req driver.Request) {
 }
 
 // next takes and releases a name, and returns the token.
-func next(tb testing.TB, s *Store, name string) int64 {
-	tb.Helper()
-	req, token := granted(tb, s, name, time.Minute)
-	released(tb, s, req)
+func next(t *testing.T, s *Store, name string) int64 {
+	t.Helper()
+	req, token := granted(t, s, name, time.Minute)
+	released(t, s, req)
 	return token
 }
 
@@ -314,9 +304,6 @@ func rises(tb testing.TB, what string, last *int64, token int64) {
 	}
 	*last = token
 }
-
-// eventually returns when done reports true.
-var eventually = storecheck.Eventually
 
 // wantError checks that err is the wanted one and mentions all of the texts.
 func wantError(tb testing.TB, err, want error, texts ...string) {

@@ -96,8 +96,8 @@ func TestChanges(t *testing.T) {
 		default:
 			req := live[rand.IntN(len(live))]
 			req.TTL *= 2
-			if entry := renewed(t, s, req); entry.State == driver.Lost {
-				t.Fatal(entry)
+			if state := renewed(t, s, req); state == driver.Lost {
+				t.Fatal(state)
 			}
 		}
 		text, err := os.ReadFile(s.pathOf("name"))

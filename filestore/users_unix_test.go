@@ -295,3 +295,26 @@ func TestMovedFolder(t *testing.T) {
 		})
 	}
 }
+
+// A session is made in the folder that is open, not where its path leads by then.
+func TestSessionOfAMovedFolder(t *testing.T) {
+	dir, elsewhere := filepath.Join(t.TempDir(), "locks"), t.TempDir()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir)
+	if _, err := s.Lookup(t.Context(), "name"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(dir, dir+"-moved"), os.Symlink(elsewhere, dir)); err != nil {
+		t.Fatal(err)
+	}
+	own, err := s.folder.openSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.close()
+	if left := files(t, elsewhere); len(left) > 0 {
+		t.Errorf("%q are where the path leads", left)
+	}
+}

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -36,22 +37,13 @@ func awaitTurn(t *testing.T, what string, s *Store, req driver.Request, notices 
 	for limit := time.After(20 * time.Second); ; {
 		select {
 		case <-notices:
-			if entry := renewed(t, s, req); entry.State == driver.Held {
+			if renewed(t, s, req) == driver.Held {
 				return
 			}
 		case <-limit:
 			t.Fatalf("%s is not told", what)
 		}
 	}
-}
-
-func renewed(tb testing.TB, s *Store, req driver.Request) driver.Entry {
-	tb.Helper()
-	now, err := s.Renew(tb.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return now[0]
 }
 
 // The turn of the first waiter, and of one that was far behind, is told to it, in another process
@@ -122,8 +114,8 @@ func TestToldWithoutALook(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the holder is not told of the break")
 	}
-	if entry := renewed(t, other, writer); entry.State != driver.Held {
-		t.Errorf("after the break the writer is %v", entry.State)
+	if state := renewed(t, other, writer); state != driver.Held {
+		t.Errorf("after the break the writer is %v", state)
 	}
 	notices = told(t, s, reader.Owner)
 	released(t, other, writer)
@@ -174,5 +166,34 @@ func TestAdoptedIsTold(t *testing.T) {
 	case <-notices:
 	case <-time.After(20 * time.Second):
 		t.Error("the Store that has renewed it is not told")
+	}
+}
+
+// A holder and waiters that die at once, in any order, hold up nobody behind them for long.
+func TestManyDieAtOnce(t *testing.T) {
+	const dying = 5                  // Those far behind look when their places are renewed.
+	limit := 3500 * time.Millisecond // A look is due in 4 s.
+	for range 3 {
+		dir, last := t.TempDir(), int64(0)
+		var line []*child
+		for i := range dying + 2 {
+			line = append(line, start(t, command("hold", dir, "name", "1h")))
+			if n := line[i].number(); n > 0 {
+				rises(t, "to the first", &last, n)
+			}
+		}
+		for _, i := range rand.Perm(dying) {
+			if err := line[i].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, next := range line[dying:] {
+			began := time.Now()
+			rises(t, "in line", &last, next.number())
+			if took := time.Since(began); took > limit {
+				t.Errorf("the next has waited for %v", took)
+			}
+			next.kill()
+		}
 	}
 }

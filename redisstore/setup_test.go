@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -80,6 +81,8 @@ func calls(s *Store, name string) map[string]func(ctx context.Context) error {
 	return storecheck.Calls(s, request(name, time.Minute))
 }
 
+var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
+
 // fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
@@ -100,4 +103,18 @@ func sendTogether(s *Store, calls ...*call) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestBound)
 	defer cancel()
 	s.sendBatch(ctx, calls)
+}
+
+func openFromURL(t *testing.T, text string) *Store {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openURL(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*Store)
 }

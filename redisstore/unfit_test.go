@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // A server that cannot do it is never said to hold the lock: each has an error of
@@ -60,5 +64,51 @@ func TestUnfitServersDoNotHold(t *testing.T) {
 			}
 			_ = locks.Close() // What it reports is the server's doing.
 		})
+	}
+}
+
+// A replica, whose data may be old, answers nothing: neither that a name is held, nor that it is
+// free, nor that a hold is there, nor that it is lost.
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
+	follow(t, replica, master)
+	s := open(t, replica.Addr, nil)
+	fails(t, s, driver.ErrNotApplied, "replica", allVerbs...)
+	held, atMaster := request("name", time.Minute), open(t, master.Addr, nil)
+	if res, err := atMaster.Acquire(t.Context(), held); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	eventually(t, "hold at the replica", func() bool { return replica.Do("EXISTS", "lock:name") == "1" })
+	fails(t, s, driver.ErrNotApplied, "replica", allVerbs...)
+	held.TTL, s.listener.channel = held.TTL/2, atMaster.listener.channel // so that a renewal has nothing to change
+	storecheck.Fails(t, s, held, driver.ErrNotApplied, "replica", "Acquire", "Renew", "Release")
+}
+
+// Locks are acquired, renewed and released while other commands have all connections of the
+// client's pool. The nodes of a cluster have clients of the same kind.
+func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr, PoolSize: 2, ContextTimeoutEnabled: true})
+	locks := locksOf(t, over(t, client, nil))
+	for range client.Options().PoolSize {
+		taken := client.Conn()
+		t.Cleanup(func() { _ = taken.Close() })
+		if err := taken.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ttl = time.Second
+	lock, err := locks.Acquire(t.Context(), "held", &holdfast.Options{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lock.Context().Done():
+		t.Errorf("lost: %v", lock.Err())
+	case <-time.After(2 * ttl):
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
 	}
 }

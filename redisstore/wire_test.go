@@ -3,12 +3,14 @@
 package redisstore
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
 )
 
@@ -41,5 +43,27 @@ func TestWireFormat(t *testing.T) {
 	release(t, s, req)
 	if got := keys(server); !slices.Equal(got, want[:1]) {
 		t.Errorf("after the release the keys are %q, want the counter only", got)
+	}
+}
+
+// The owner is the first line of a lock's value, and is never taken for more of it.
+func TestOwnerOfTwoLines(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	s := open(t, server.Addr, nil)
+	held := grant(t, s, "name", time.Minute)
+	rec, _, _ := look(s, t.Context(), "name")
+	for _, owner := range []string{"", held.Owner + "\n" + strconv.FormatInt(rec.Token, 10)} {
+		_, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: owner, TTL: time.Minute})
+		_, err2 := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: owner})
+		_, err3 := s.Renew(t.Context(), []driver.RenewRequest{{Name: "name", Owner: owner, TTL: time.Minute}})
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, driver.ErrInvalid) || strings.Contains(err.Error(), held.Owner) {
+				t.Errorf("an owner of %d bytes: %v", len(owner), err)
+			}
+		}
+	}
+	if !release(t, s, held) {
+		t.Error("the hold is gone")
 	}
 }
