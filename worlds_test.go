@@ -28,9 +28,9 @@ const (
 )
 
 // Goroutines of several Clients do everything that a Client can do, at random moments, over a
-// network that loses, delays and doubles. Each thing that a store may do wrong is found within a
-// few worlds. TEST_WHOLE runs a thousand worlds, TEST_SEED one of them again; the order of what
-// happens in one moment is not part of the seed.
+// network that loses, delays and doubles. What a store does wrong is found within a few worlds.
+// TEST_WHOLE runs a thousand, TEST_SEED one of them again; the order of what happens in one moment
+// is not part of the seed.
 func TestWorlds(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes, worlds int
@@ -59,7 +59,7 @@ func TestWorlds(t *testing.T) {
 			}
 			found := ""
 			for end := seed + uint64(test.worlds); seed < end && found == ""; seed++ {
-				w := &world{seed: seed, bug: test.bug, holds: map[string][]worldHold{}, broken: map[string][]worldHold{}}
+				w := &world{seed: seed, bug: test.bug}
 				synctest.Test(t, func(t *testing.T) { w.run(t, test.nodes) })
 				found = w.found.String()
 			}
@@ -73,28 +73,29 @@ func TestWorlds(t *testing.T) {
 // A world is what Clients and goroutines do with three names of one store.
 type world struct {
 	*testing.T
-	ctx     context.Context
+	ctx     context.Context // ends when all calls must have returned
 	seed    uint64
 	bug     func(any)
 	nodes   []driver.Store // several are a quorum
 	clients [4]atomic.Pointer[holdfast.Client]
 
-	mu     sync.Mutex
-	holds  map[string][]worldHold // by name: two names may have the same token
-	broken map[string][]worldHold
-	found  logText // what has gone wrong
+	mu            sync.Mutex
+	holds, broken []worldHold
+	found         logText // what has gone wrong
 }
 
 // A worldHold is what somebody has relied on: a lock, or a keep. Of one that was broken it is the
 // first token, and when that was.
 type worldHold struct {
+	name               string // Two names may have the same token.
 	token              int64
 	limit              int
 	from, to, deadline time.Time
 }
 
 func (w *world) run(t *testing.T, nodes int) {
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), worldSpan+2*time.Minute)
+	defer stop()
 	w.T, w.ctx = t, ctx
 	for range nodes {
 		w.nodes = append(w.nodes, memstore.New())
@@ -113,13 +114,9 @@ func (w *world) run(t *testing.T, nodes int) {
 			}
 		})
 	}
-	stuck := time.AfterFunc(worldSpan+2*time.Minute, func() {
+	if group.Wait(); ctx.Err() != nil {
 		w.violate("some call does not return")
-		stop()
-	})
-	group.Wait()
-	stuck.Stop()
-	stop()
+	}
 	for i := range w.clients {
 		w.check("Close", w.clients[i].Load().Close())
 	}
@@ -129,30 +126,26 @@ func (w *world) run(t *testing.T, nodes int) {
 			w.violate("%v is left behind, %v", rec, err)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name, holds := range w.holds {
-		w.compare(name, holds)
-	}
+	w.compare()
 }
 
 func (w *world) violate(format string, args ...any) {
 	fmt.Fprintf(&w.found, time.Now().Format("04:05.000000 ")+format+"\n", args...)
 }
 
-// worldErrors are what a call may return: it may come too late, or be cut short. ErrInvalid is that
-// of a handle on what others have.
-var worldErrors = []error{
-	holdfast.ErrHeld, holdfast.ErrLost, holdfast.ErrReleased, holdfast.ErrNotHeld, holdfast.ErrUnavailable,
-	holdfast.ErrClosed, holdfast.ErrInvalid, context.Canceled, context.DeadlineExceeded,
-}
-
-// check reports whether a call has succeeded.
+// check reports whether a call has succeeded. It may come too late, or be cut short. ErrInvalid is
+// that of a handle on what others have.
 func (w *world) check(call string, err error) bool {
-	if err != nil && !slices.ContainsFunc(worldErrors, func(target error) bool { return errors.Is(err, target) }) {
-		w.violate("%s: %v", call, err)
+	for _, expected := range []error{
+		nil, holdfast.ErrHeld, holdfast.ErrLost, holdfast.ErrReleased, holdfast.ErrNotHeld, holdfast.ErrUnavailable,
+		holdfast.ErrClosed, holdfast.ErrInvalid, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, expected) {
+			return err == nil
+		}
 	}
-	return err == nil
+	w.violate("%s: %v", call, err)
+	return false
 }
 
 // relied notes holds or a keep that somebody has relied on.
@@ -164,38 +157,39 @@ func (w *world) relied(tokens map[string]int64, o *holdfast.Options, from, to, d
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, token := range tokens {
-		w.holds[name] = append(w.holds[name], worldHold{token, limit, from, to, deadline})
+		w.holds = append(w.holds, worldHold{name, token, limit, from, to, deadline})
 	}
 }
 
 // compare looks whether holds of a name were together that do not tolerate each other, or had
 // tokens that fall. What may be of an entry that was broken is compared with nothing, but is over a
 // TTL later.
-func (w *world) compare(name string, holds []worldHold) {
-	holds = slices.DeleteFunc(holds, func(h worldHold) bool {
-		if !h.from.Before(h.to) { // A keep was over when it was confirmed.
-			return true
+func (w *world) compare() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	holds := slices.DeleteFunc(w.holds, func(h worldHold) bool {
+		i := slices.IndexFunc(w.broken, func(b worldHold) bool {
+			return b.name == h.name && b.token <= h.token && h.token < b.token+driver.MaxTokens
+		})
+		if i >= 0 && w.broken[i].token == h.token && h.deadline.Sub(w.broken[i].to) > worldTTL {
+			w.violate("%v was broken at %v", h, w.broken[i].to)
 		}
-		broken := w.broken[name]
-		i := slices.IndexFunc(broken, func(b worldHold) bool { return b.token <= h.token && h.token < b.token+driver.MaxTokens })
-		if i >= 0 && broken[i].token == h.token && h.deadline.Sub(broken[i].to) > worldTTL {
-			w.violate("%q: %v was broken at %v", name, h, broken[i].to)
-		}
-		return i >= 0
+		return i >= 0 || !h.from.Before(h.to) // A keep was over when it was confirmed.
 	})
 	for _, h := range holds {
 		least, tokens := h.limit, map[int64]bool{}
 		for _, other := range holds {
-			if !other.from.After(h.from) && h.from.Before(other.to) {
-				least, tokens[other.token] = min(least, other.limit), true
-			}
-			if other.from.Before(h.from) && other.token > h.token && min(h.limit, other.limit) == 1 {
-				w.violate("%q: the tokens fall, %v and then %v", name, other, h)
+			switch {
+			case other.name != h.name:
+			case other.from.Before(h.from) && other.token > h.token && min(h.limit, other.limit) == 1:
+				w.violate("the tokens fall, %v and then %v", other, h)
 				return
+			case !other.from.After(h.from) && h.from.Before(other.to):
+				least, tokens[other.token] = min(least, other.limit), true
 			}
 		}
 		if len(tokens) > least {
-			w.violate("%q is held too often: %v, by %d", name, h, len(tokens))
+			w.violate("it is held too often: %v, by %d", h, len(tokens))
 			return
 		}
 	}
@@ -208,8 +202,7 @@ type player struct {
 	client *atomic.Pointer[holdfast.Client]
 }
 
-// newClient returns a Client behind a network that has requests get lost, be refused, come late,
-// come twice, or lose their reply, and notices alike.
+// newClient returns a Client behind a network with faults.
 func (p *player) newClient() *holdfast.Client {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(p.Uint64(), 0))
@@ -217,26 +210,28 @@ func (p *player) newClient() *holdfast.Client {
 		mu.Lock()
 		fate, delay := random.IntN(50), time.Duration(random.Int64N(int64(worldDelay)))
 		mu.Unlock()
-		if op == faultstore.Notice {
-			fate %= 10
-		}
-		if fate == 0 || fate == 1 || fate == 2 && op != faultstore.Acquire {
-			time.AfterFunc(delay, apply)
-		}
-		if fate > 1 && fate < 48 {
-			apply()
-		}
-		switch {
-		case op == faultstore.Notice:
-		case fate < 2, fate == 3: // The reply is late, or nobody waits for it any more.
+		late := func() { time.AfterFunc(delay, apply) }
+		switch notice := op == faultstore.Notice; {
+		case notice && fate < 10:
+			late()
+			return nil
+		case notice && fate < 15, fate == 0 && op != faultstore.Acquire: // It comes twice.
+			late()
+		case notice:
+		case fate < 3: // Nobody may wait for the reply any more.
+			late()
 			return answersIn(delay+1)(ctx, op, func() {})
+		case fate == 3:
+			apply()
+			return answersIn(delay)(ctx, op, func() {})
 		case fate == 4:
-			return faultstore.ErrReplyLost
-		case fate == 48:
+			return faultstore.LoseReply(ctx, op, apply)
+		case fate == 5:
 			return faultstore.ErrRefused
-		case fate == 49:
+		case fate == 6:
 			return faultstore.Hang(ctx, op, apply)
 		}
+		apply()
 		return nil
 	}
 	var far []driver.Store
@@ -317,7 +312,7 @@ func (p *player) play() {
 			}
 			held, _ = p.nodes[0].Break(ctx, name, held[0].Token*p.Int64N(2))
 			for _, rec := range held {
-				p.broken[name] = append(p.broken[name], worldHold{token: rec.Token, to: time.Now()})
+				p.broken = append(p.broken, worldHold{name: name, token: rec.Token, to: time.Now()})
 			}
 		}
 	case chance < 16:

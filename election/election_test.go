@@ -75,6 +75,11 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		const ttl = 10 * time.Second
 		cutOff := faultstore.Wrap(store)
+		set := func(fault faultstore.Fault) {
+			for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
+				cutOff.Set(op, fault)
+			}
+		}
 		type ending struct {
 			at     time.Time
 			reason error
@@ -97,9 +102,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 			t.Fatal("two lead")
 		}
 		cut := time.Now()
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-			cutOff.Set(op, faultstore.Hang)
-		}
+		set(faultstore.Hang)
 		end, began := <-ended, <-elected
 		if !errors.Is(end.reason, holdfast.ErrExpired) || !end.at.Before(began) {
 			t.Errorf("the first term ended %v after the cut with %v, the second began after %v", end.at.Sub(cut), end.reason, began.Sub(cut))
@@ -108,9 +111,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 			t.Errorf("the second was elected %v after the cut, TTL %v", gap, ttl)
 		}
 		time.Sleep(ttl)
-		for _, op := range []faultstore.Op{faultstore.Acquire, faultstore.Renew, faultstore.Release} {
-			cutOff.Set(op, nil)
-		}
+		set(nil)
 		time.Sleep(ttl)
 		if err := second.Resign(ctx); err != nil {
 			t.Fatal(err)

@@ -3,12 +3,10 @@ package httplock_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,70 +19,6 @@ import (
 )
 
 func byPath(r *http.Request) string { return r.URL.Path[1:] }
-
-// serve starts a replica of a service.
-func serve(t *testing.T, locks *holdfast.Client, o *httplock.Options, handler http.HandlerFunc) string {
-	server := httptest.NewServer(httplock.Middleware(locks, byPath, o)(handler))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-func get(t *testing.T, url string) *http.Response {
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Error(err)
-		return &http.Response{}
-	}
-	_, _ = io.Copy(io.Discard, resp.Body) // It may be cut.
-	resp.Body.Close()
-	return resp
-}
-
-// TestOneAtATime: of requests to three replicas for one key one is served at a time: the others
-// wait, or get the status Conflict.
-func TestOneAtATime(t *testing.T) {
-	store := memstore.New()
-	var inside, most, served atomic.Int32
-	entered, leave := make(chan bool, 100), make(chan bool)
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		if n := inside.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		served.Add(1)
-		entered <- true
-		<-leave
-		inside.Add(-1)
-	}
-	var waiting, refusing []string
-	for range 3 {
-		locks := storetest.Client(t, store, "")
-		waiting = append(waiting, serve(t, locks, &httplock.Options{Wait: time.Minute}, handler))
-		refusing = append(refusing, serve(t, locks, nil, handler))
-	}
-	var group sync.WaitGroup
-	for _, url := range waiting {
-		group.Go(func() {
-			if resp := get(t, url+"/a"); resp.StatusCode != http.StatusOK {
-				t.Errorf("one who waits: %v", resp.Status)
-			}
-		})
-	}
-	<-entered
-	for _, url := range refusing {
-		resp := get(t, url+"/a")
-		if after := resp.Header.Get("Retry-After"); resp.StatusCode != http.StatusConflict || after == "" {
-			t.Errorf("one who does not wait: %v, Retry-After %q", resp.Status, after)
-		}
-	}
-	close(leave)
-	group.Wait()
-	if most.Load() != 1 || served.Load() != 3 {
-		t.Errorf("%d at once, %d in all; want 1 and 3", most.Load(), served.Load())
-	}
-	if resp := get(t, refusing[0]+"/a"); resp.StatusCode != http.StatusOK {
-		t.Errorf("after all: %v", resp.Status)
-	}
-}
 
 // TestRefusals: a key that cannot be locked is the fault of the request, and a store that is down
 // is no Conflict. Retry-After is honest, and Refuse can write another response.

@@ -17,11 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 )
 
-// A wall is a wall clock that is set now and then.
-type wall struct{ off time.Duration }
-
-func (w *wall) now() time.Time { return time.Now().Add(w.off) }
-
 // TestSkewedReplicas: five replicas whose clocks are apart by up to 5 s either way, and in every
 // other period somewhere else, call in each of 200 periods, and again somewhere in it. The job is
 // shorter than that: it runs 200 times, once for each period, also where a period is shorter than
@@ -31,68 +26,52 @@ func TestSkewedReplicas(t *testing.T) {
 	for _, period := range []time.Duration{24 * time.Hour, time.Minute, 12 * time.Second, 4 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {
 			storetest.Virtual(t, func(t *testing.T, store driver.Store) {
-				runs := &ledger{runs: map[time.Time]int{}}
+				var mu sync.Mutex
+				runs := map[time.Time]int{} // by the begin of the period
 				began := time.Now().Truncate(period).Add(2*period + time.Minute).Truncate(period)
 				var group sync.WaitGroup
 				for i := range replicas {
 					locks := storetest.Client(t, store, fmt.Sprint("replica-", i))
-					clock := &wall{}
 					group.Go(func() {
 						for n := range periods {
-							clock.off = time.Duration(i-replicas/2) * skew / (replicas / 2)
+							off := time.Duration(i-replicas/2) * skew / (replicas / 2)
 							if n%2 == 1 {
-								clock.off = rand.N(2*skew) - skew
+								off = rand.N(2*skew) - skew
 							}
+							now := func() time.Time { return time.Now().Add(off) }
 							tick := began.Add(time.Duration(n) * period)
-							runs.ask(t, locks, clock, tick, period)
-							runs.ask(t, locks, clock, tick.Add(rand.N(period)), period)
+							for _, at := range []time.Time{tick, tick.Add(rand.N(period))} {
+								time.Sleep(at.Sub(now()))
+								o := &once.Options{Skew: 10 * time.Second}
+								result, err := once.EveryBy(now, t.Context(), locks, "job", period, o, func(context.Context) error {
+									time.Sleep(time.Millisecond)
+									return nil
+								})
+								if err != nil {
+									t.Error(err)
+								}
+								if result.Verdict == once.Ran {
+									mu.Lock()
+									runs[result.Slot.Start]++
+									mu.Unlock()
+								}
+							}
 						}
 					})
 				}
 				group.Wait()
-				runs.judge(t, began, period, periods)
+				for n := range periods {
+					if got := runs[began.Add(time.Duration(n)*period).UTC()]; got != 1 {
+						t.Errorf("%d runs in period %d", got, n)
+					}
+				}
+				for start, n := range runs { // A clock that is ahead may have gone on.
+					if n != 1 || start.Before(began) {
+						t.Errorf("%d runs in the period of %v", n, start)
+					}
+				}
 			})
 		})
-	}
-}
-
-// A ledger counts the runs of each period.
-type ledger struct {
-	mu   sync.Mutex
-	runs map[time.Time]int
-}
-
-// ask asks for the job when the clock shows at.
-func (l *ledger) ask(t *testing.T, locks *holdfast.Client, clock *wall, at time.Time, period time.Duration) {
-	time.Sleep(at.Sub(clock.now()))
-	o := &once.Options{Skew: 10 * time.Second}
-	result, err := once.EveryBy(clock.now, t.Context(), locks, "job", period, o, func(context.Context) error {
-		time.Sleep(time.Millisecond)
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if result.Verdict == once.Ran {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.runs[result.Slot.Start]++
-	}
-}
-
-// judge wants one run in each period.
-func (l *ledger) judge(t *testing.T, began time.Time, period time.Duration, periods int) {
-	for n := range periods {
-		start := began.Add(time.Duration(n) * period).UTC()
-		if runs := l.runs[start]; runs != 1 {
-			t.Errorf("%d runs in period %d", runs, n)
-		}
-		delete(l.runs, start)
-	}
-	for start, runs := range l.runs { // a clock that is ahead may have gone on
-		if runs != 1 || start.Before(began) {
-			t.Errorf("%d runs in the period of %v", runs, start)
-		}
 	}
 }
 
