@@ -45,20 +45,13 @@ func conformance(t *testing.T, members int) {
 			own, prefix = servers.StartEtcdCluster(tb, members), ""
 		}
 		b := backing(own, prefix)
-		b.Restart = func(tb testing.TB) { restart(own) }
+		b.Restart = func(tb testing.TB) {
+			for _, m := range own { // one after the other: a member serves only beside others
+				m.Restart()
+			}
+		}
 		return b
 	}})
-}
-
-// restart kills all members, and starts them again.
-func restart(cluster []*servers.Etcd) {
-	if len(cluster) > 1 {
-		for _, m := range cluster {
-			m.Restart() // one after the other: a member serves only beside others
-		}
-		return
-	}
-	cluster[0].Restart()
 }
 
 // A client is a client of a test, with faults.

@@ -171,13 +171,6 @@ func (o *observed) onChange(f func(ctx context.Context, txn *pb.TxnRequest, send
 	o.onUnary.Store(&onUnary)
 }
 
-// stopWatch ends the watch of a hold before its first look, until the next Renew.
-func (o *observed) stopWatch(name, owner string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.entries[[2]string{name, owner}].stopWatch()
-}
-
 // TestOneMember has what one member suffices for.
 func TestOneMember(t *testing.T) {
 	t.Parallel()
@@ -598,7 +591,9 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	held := grant(t, s.Store, request("owner", 3*time.Second))
 	moved := driver.Request{Name: "moved", Owner: "owner", TTL: driver.MinTTL}
 	grant(t, s.Store, moved)
-	s.stopWatch(moved.Name, moved.Owner)
+	s.mu.Lock()
+	s.entries[[2]string{moved.Name, moved.Owner}].stopWatch() // before its first look, until the next Renew
+	s.mu.Unlock()
 	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
 		if strings.Contains(fmt.Sprint(txn), "/lock/moved") {
 			must(t, send(ctx))

@@ -76,11 +76,6 @@ func share(t *testing.T, s *Store, name string, limit int, ttl time.Duration) (d
 	return req, res.Token
 }
 
-// calls is a call of every verb.
-func calls(s *Store, name string) map[string]func(ctx context.Context) error {
-	return storecheck.Calls(s, request(name, time.Minute))
-}
-
 var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
 
 // fails checks the errors of these verbs.

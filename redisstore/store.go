@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,7 @@ const DefaultPrefix = "lock:"
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
 	// Prefix is put in front of a lock's name to make its key. "" means [DefaultPrefix]. All
-	// programs that are to exclude each other need the same. It must have no control characters.
+	// programs that are to exclude each other need the same. It is UTF-8 without control characters.
 	Prefix string
 
 	// NoPrefix makes the name of a lock its key, and ignores Prefix.
@@ -145,8 +144,8 @@ func (s *Store) checkOptions() error {
 	case ok && cluster.Options().ClusterSlots != nil:
 		return fmt.Errorf("%w: a cluster client that is told its servers, as that of redis.NewFailoverClusterClient, may take single servers "+
 			"for a cluster and count tokens in other keys: use redis.NewClusterClient, or redis.NewFailoverClient", driver.ErrUnsupported)
-	case strings.ContainsFunc(s.prefix, isControl):
-		return fmt.Errorf("%w: the prefix has a control character", driver.ErrInvalid)
+	case !isPlain(s.prefix):
+		return fmt.Errorf("%w: the prefix has control characters, or is no UTF-8", driver.ErrInvalid)
 	case o.RestartGuard < 0 || o.RestartGuard > driver.MaxTTL:
 		return fmt.Errorf("%w: RestartGuard is not between 0 and %v", driver.ErrInvalid, driver.MaxTTL)
 	case o.RestartGuard > 0 && s.cluster:
@@ -158,8 +157,6 @@ func (s *Store) checkOptions() error {
 	}
 	return nil
 }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // Guarantees implements [driver.Store].
 func (s *Store) Guarantees() driver.Guarantees {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/internal/storecheck"
 )
 
 // startTLS starts a server that also speaks TLS, under a certificate for the name "redis.test" that
@@ -103,7 +104,7 @@ func TestTLS(t *testing.T) {
 				fails(t, s, driver.ErrNotApplied, says, verbs...)
 				return
 			}
-			for verb, call := range calls(s, "name") { // The server may have read the request, as far as is known.
+			for verb, call := range storecheck.Calls(s, request("name", time.Minute)) { // The server may have read the request, as far as is known.
 				if err := call(t.Context()); err == nil || driver.IsNotApplied(err) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "Secret") {
 					t.Errorf("%s: %v, want an error that says %q", verb, err, says)
 				}
