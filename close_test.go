@@ -204,13 +204,7 @@ func TestNothingFreesALockUnderWork(t *testing.T) {
 					}
 					wantErr(t, failure(c.Acquire(ctx, "a", &holdfast.Options{Wait: ms})), holdfast.ErrHeld)
 				}
-				joined := later(func() error {
-					lock, err := c.Acquire(ctx, "a", &holdfast.Options{Reentrant: true})
-					if err == nil {
-						err = lock.Release()
-					}
-					return err
-				})
+				joined := later(func() error { return c.Do(ctx, "a", &holdfast.Options{Reentrant: true}, nothing) })
 				time.Sleep(2*time.Second - 2*ms)
 				wantErr(t, failure(other.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 				time.Sleep(2 * ms)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultstore"
 	"github.com/holdfast-go/holdfast/memstore"
 )
@@ -42,9 +41,10 @@ func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket, o *holdfast
 
 // The one holder of a lock is followed by another, in another process; shared ones alike.
 func TestHandOver(t *testing.T) {
-	eachLocal(t, func(t *testing.T, s driver.Store) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		s := memstore.New()
 		for _, o := range []holdfast.Options{{}, {Shared: true}} {
-			first, second := holdfast.New(s, nil), open(t, secondStore(t, s), nil)
+			first, second := holdfast.New(s, nil), open(t, s, nil)
 			o.Detached, o.Metadata = true, map[string]string{"k": "v"}
 			lock := acquire(t, first, "a", &o)
 			ticket := handOver(t, lock)
@@ -55,7 +55,7 @@ func TestHandOver(t *testing.T) {
 				t.Error("it was handed over twice")
 			}
 			noErr(t, first.Close())
-			wantErr(t, failure(second.TryAcquire(t.Context(), "a", nil)), holdfast.ErrHeld)
+			wantErr(t, failure(second.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
 			next := adopt(t, second, ticket, nil)
 			if next.Name() != "a" || next.Token() != lock.Token() || next.Holder() != first.Holder() || next.Metadata()["k"] != "v" {
 				t.Errorf("adopted: %q, token %d, holder %q, metadata %v", next.Name(), next.Token(), next.Holder(), next.Metadata())
@@ -73,7 +73,7 @@ func TestAdoptBesideAWaiter(t *testing.T) {
 		second, store := faulty(t, nil)
 		first := open(t, store.Store, nil)
 		ticket := given(t, first, "a", holdfast.Options{TTL: time.Minute})
-		next := startWaiters(t, second, "a", 2)
+		next := startWaiters(t, second, "a", nil, 2)
 		store.Once(faultstore.Renew, far(2*time.Second))
 		lock := adopt(t, second, ticket, nil)
 		if left := time.Until(lock.Deadline()); left > 58*time.Second || left < 56*time.Second {

@@ -18,34 +18,14 @@ import (
 // localStores are the stores that need no server.
 var localStores = map[string]func(t testing.TB) driver.Store{
 	"memory": func(testing.TB) driver.Store { return memstore.New() },
-	"file":   func(t testing.TB) driver.Store { return openFolder(t, t.TempDir()) },
-}
-
-func openFolder(t testing.TB, folder string) driver.Store {
-	t.Helper()
-	store, err := filestore.New(folder, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return store
-}
-
-// eachLocal runs a test on each of the local stores.
-func eachLocal(t *testing.T, test func(t *testing.T, s driver.Store)) {
-	t.Helper()
-	for kind, store := range localStores {
-		t.Run(kind, func(t *testing.T) { test(t, store(t)) })
-	}
-}
-
-// secondStore is a store over the same locks, as if in another process.
-func secondStore(t *testing.T, s driver.Store) driver.Store {
-	t.Helper()
-	if first, ok := s.(*filestore.Store); ok {
-		return openFolder(t, first.Dir())
-	}
-	return s
+	"file": func(t testing.TB) driver.Store {
+		store, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return store
+	},
 }
 
 // Hundreds of goroutines, of one Client and of several, take one name or many: the holds of a name
@@ -53,10 +33,11 @@ func secondStore(t *testing.T, s driver.Store) driver.Store {
 // that wait for a name pass it on, most often without a request.
 func TestCrowds(t *testing.T) {
 	const crowd, rounds = 128, 20
-	eachLocal(t, func(t *testing.T, s driver.Store) {
+	for kind, local := range localStores {
+		s := local(t)
 		for _, names := range []int{1, crowd} {
 			for _, clients := range []int{1, 4} {
-				t.Run(fmt.Sprintf("%d names, %d clients", names, clients), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %d names, %d clients", kind, names, clients), func(t *testing.T) {
 					var group sync.WaitGroup
 					var held [crowd]atomic.Bool
 					var tokens [crowd]int64 // Each is guarded by its lock.
@@ -89,5 +70,5 @@ func TestCrowds(t *testing.T) {
 				})
 			}
 		}
-	})
+	}
 }

@@ -108,11 +108,10 @@ func TestWhatIsPassedOn(t *testing.T) {
 		"Detached":                 {between(holdfast.Options{Detached: true}), 3, 0, 0},
 	} {
 		virtualRun(t, what, func(t *testing.T, _ context.Context) {
-			var inner driver.Store = memstore.New()
+			store := faultstore.Wrap(memstore.New())
 			if what == "a store of single tokens" {
-				inner = singleToken{memstore.New()}
+				store.Bend(faultstore.Bent(func(can *driver.Guarantees) { can.Tokens = 0 }))
 			}
-			store := faultstore.Wrap(inner)
 			client := open(t, store, &holdfast.Config{LocalTurn: c.turn})
 			holdInTurn(t, client, c.hold, c.options...)
 			if requests := store.Calls(faultstore.Acquire) - 1; requests != c.requests {
@@ -121,15 +120,6 @@ func TestWhatIsPassedOn(t *testing.T) {
 			free(t, client, "a")
 		})
 	}
-}
-
-// A singleToken is a store that grants one token at a time.
-type singleToken struct{ *memstore.Store }
-
-func (s singleToken) Guarantees() driver.Guarantees {
-	g := s.Store.Guarantees()
-	g.Tokens = 0
-	return g
 }
 
 // A lease whose renewal is due, in flight or failed is not passed on: the next holder would have
@@ -164,7 +154,7 @@ func TestRenewalEndsALocalTurn(t *testing.T) {
 func inTurn(t *testing.T, c *holdfast.Client, waiters int) (before, passed *holdfast.Lock, rest <-chan *holdfast.Lock) {
 	t.Helper()
 	first := acquire(t, c, "a", nil)
-	locks := startWaiters(t, c, "a", 2+waiters)
+	locks := startWaiters(t, c, "a", nil, 2+waiters)
 	release(t, first)
 	before = <-locks
 	time.Sleep(ms)
@@ -366,7 +356,7 @@ func TestExpiredLeaseIsNotPassedOn(t *testing.T) {
 		for i := range 300 { // It takes its time with them.
 			name := fmt.Sprint(i)
 			before := acquire(t, c, name, nil)
-			locks := startWaiting(t, c, name, nil, 1)
+			locks := startWaiters(t, c, name, nil, 1)
 			late.Go(func() {
 				lock, err := c.Acquire(ctx, name, nil)
 				if err != nil || lock.Deadline().Before(time.Now()) {

@@ -125,13 +125,7 @@ func TestGrantLostBeforeItsConfirmation(t *testing.T) {
 			first := acquire(t, a, "n", nil)
 			limited, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
-			ended := later(func() error {
-				lock, err := b.Acquire(limited, "n", o)
-				if err == nil {
-					err = lock.Release()
-				}
-				return err
-			})
+			ended := later(func() error { return b.Do(limited, "n", o, nothing) })
 			began := time.Now()
 			net.Set(faultstore.Renew, func(ctx context.Context, op faultstore.Op, apply func()) error {
 				if time.Since(began) < 6*time.Second {
@@ -205,7 +199,7 @@ func TestBreakBesideTheGrant(t *testing.T) {
 			first := acquire(t, a, "a", nil)
 			store := faultstore.Wrap(mem)
 			b := closedAtLast(t, store, holdfast.New(store, &holdfast.Config{LocalTurn: time.Minute}))
-			locks := startWaiters(t, b, "a", 1)
+			locks := startWaiters(t, b, "a", nil, 1)
 			var mu sync.Mutex
 			var notices []func()
 			store.Set(faultstore.Notice, func(_ context.Context, _ faultstore.Op, apply func()) error {

@@ -95,12 +95,7 @@ func release(t *testing.T, lock *holdfast.Lock) {
 
 // startWaiters starts n goroutines that acquire a lock, each when the one before it waits. It
 // returns the channel that receives their locks.
-func startWaiters(t *testing.T, c *holdfast.Client, name string, n int) <-chan *holdfast.Lock {
-	return startWaiting(t, c, name, nil, n)
-}
-
-// startWaiting is startWaiters with options.
-func startWaiting(
+func startWaiters(
 	t *testing.T, c *holdfast.Client, name string, o *holdfast.Options, n int,
 ) <-chan *holdfast.Lock {
 	locks := make(chan *holdfast.Lock, n)

@@ -193,7 +193,7 @@ func TestTryBesideAWaiter(t *testing.T) {
 		slow := &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Hour, Max: time.Hour}}
 		c := open(t, store, slow)
 		other := acquire(t, open(t, store.Store, &holdfast.Config{Holder: "other"}), "a", &holdfast.Options{TTL: 24 * time.Hour})
-		waited := startWaiters(t, c, "a", 1)
+		waited := startWaiters(t, c, "a", nil, 1)
 		time.Sleep(time.Second)
 		if held := heldError(t, failure(c.TryAcquire(ctx, "a", nil))); held.Record.Holder != "other" {
 			t.Errorf("while another holds it: %v", held)
@@ -585,8 +585,8 @@ func TestBackoffAfterAFailure(t *testing.T) {
 			c, net := faulty(t, config)
 			a, b := open(t, net.Store, nil), open(t, net.Store, nil)
 			first := acquire(t, a, "n", nil)
-			got := startWaiting(t, c, "n", &holdfast.Options{TTL: test.ttl}, 1)
-			behind := startWaiters(t, b, "n", 1)
+			got := startWaiters(t, c, "n", &holdfast.Options{TTL: test.ttl}, 1)
+			behind := startWaiters(t, b, "n", nil, 1)
 			net.Once(faultstore.Renew, test.renew)
 			time.Sleep(10 * time.Second)
 			release(t, first)

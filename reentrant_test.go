@@ -18,7 +18,7 @@ func TestReentrant(t *testing.T) {
 		c, re := open(t, memstore.New(), nil), &holdfast.Options{Reentrant: true}
 		exclusive := acquire(t, c, "a", nil)
 		wantErr(t, failure(c.TryAcquire(ctx, "a", re)), holdfast.ErrHeld)
-		waiting := startWaiting(t, c, "a", re, 3)
+		waiting := startWaiters(t, c, "a", re, 3)
 		release(t, exclusive)
 		outer := acquire(t, c, "a", re)
 		wantErr(t, failure(c.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
@@ -80,7 +80,7 @@ func TestReentrantWaiterJoins(t *testing.T) {
 		net := faultstore.Wrap(mem).Silent()
 		a, c := open(t, mem, nil), closedAtLast(t, net, holdfast.New(net, &holdfast.Config{Backoff: holdfast.Backoff{Min: time.Second, Max: time.Second}}))
 		other, o := acquire(t, a, "n", nil), &holdfast.Options{Reentrant: true}
-		waiter := startWaiting(t, c, "n", o, 1)
+		waiter := startWaiters(t, c, "n", o, 1)
 		release(t, other)
 		first, err := c.TryAcquire(ctx, "n", o)
 		noErr(t, err)
@@ -91,14 +91,8 @@ func TestReentrantWaiterJoins(t *testing.T) {
 		mem := memstore.New()
 		a, c := open(t, mem, nil), open(t, mem, nil)
 		other := acquire(t, a, "n", nil)
-		result := later(func() error {
-			lock, err := c.Acquire(ctx, "n", &holdfast.Options{Reentrant: true, MaxAttempts: 50})
-			if err == nil {
-				err = lock.Release()
-			}
-			return err
-		})
-		got := startWaiting(t, c, "n", &holdfast.Options{Reentrant: true}, 1)
+		result := later(func() error { return c.Do(ctx, "n", &holdfast.Options{Reentrant: true, MaxAttempts: 50}, nothing) })
+		got := startWaiters(t, c, "n", &holdfast.Options{Reentrant: true}, 1)
 		release(t, other)
 		lock := <-got
 		noErr(t, <-result)

@@ -65,30 +65,6 @@ func TestOneFailedRenewalIsNoLoss(t *testing.T) {
 	}
 }
 
-// A hold ends at its deadline although other locks are acquired in that very moment, before the
-// timer of the deadline has fired.
-func TestGrantsInTheMomentOfADeadline(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, _ := faulty(t, nil)
-		for range 500 {
-			lock := acquire(t, c, "a", &holdfast.Options{NoRenew: true})
-			deadline := lock.Deadline()
-			for i := range 20 {
-				go func() {
-					time.Sleep(time.Until(deadline))
-					acquire(t, c, fmt.Sprint("lock ", i), nil)
-				}()
-			}
-			<-lock.Context().Done()
-			if late := time.Since(deadline); late > 0 {
-				t.Fatalf("it ended %v after its deadline", late)
-			}
-			synctest.Wait()
-			noErr(t, c.ReleaseAll())
-		}
-	})
-}
-
 // While renewals fail the lock is kept up to its deadline, which lies before the end of the TTL in
 // the store, and is lost then.
 func TestLostAtTheDeadline(t *testing.T) {
@@ -137,20 +113,6 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 		if left := time.Until(lock.Deadline()); left >= rec.Remaining {
 			t.Errorf("we believe in %v, the store in %v", left, rec.Remaining)
 		}
-	})
-}
-
-// An answer that comes after the end of the TTL is no lock.
-func TestAnswerThatComesTooLate(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Once(faultstore.Acquire, answersLate(990*ms))
-		lock := acquire(t, c, "a", &holdfast.Options{TTL: time.Second})
-		if left := time.Until(lock.Deadline()); left != 988*ms {
-			t.Errorf("%v left, want that of another request", left)
-		}
-		release(t, lock)
-		free(t, c, "a")
 	})
 }
 
@@ -293,7 +255,7 @@ func TestRenewalAfterAGrantByNotice(t *testing.T) {
 			virtualRun(t, fmt.Sprint(what, " ", ttl), func(t *testing.T, ctx context.Context) {
 				b, net := faulty(t, &holdfast.Config{RequestTimeout: 10 * time.Second})
 				first := acquire(t, open(t, net.Store, nil), "n", nil)
-				got := startWaiting(t, b, "n", &holdfast.Options{TTL: ttl}, 1)
+				got := startWaiters(t, b, "n", &holdfast.Options{TTL: ttl}, 1)
 				release(t, first)
 				lock := <-got
 				net.Once(faultstore.Renew, fault)

@@ -24,9 +24,9 @@ func TestSharedLock(t *testing.T) {
 			acquire(t, a, "a", shared), acquire(t, a, "a", shared), acquire(t, b, "a", shared),
 		}
 		wantErr(t, failure(a.TryAcquire(ctx, "a", nil)), holdfast.ErrHeld)
-		writer := startWaiters(t, b, "a", 1)
+		writer := startWaiters(t, b, "a", nil, 1)
 		wantErr(t, failure(a.TryAcquire(ctx, "a", shared)), holdfast.ErrHeld)
-		later := []<-chan *holdfast.Lock{startWaiting(t, a, "a", shared, 1), startWaiting(t, b, "a", shared, 1)}
+		later := []<-chan *holdfast.Lock{startWaiters(t, a, "a", shared, 1), startWaiters(t, b, "a", shared, 1)}
 		time.Sleep(5 * holdfast.DefaultTTL)
 		last := int64(0)
 		for _, lock := range readers {
@@ -84,7 +84,7 @@ func TestReaderBehindAWriter(t *testing.T) {
 		store := memstore.New()
 		c, other := open(t, store, &holdfast.Config{Holder: "A"}), open(t, store, nil)
 		one, two := acquire(t, c, "a", shared), acquire(t, other, "a", shared)
-		writer := startWaiters(t, other, "a", 1)
+		writer := startWaiters(t, other, "a", nil, 1)
 		err := failure(c.TryAcquire(ctx, "a", shared))
 		if held := heldError(t, err); !held.Self || !strings.Contains(err.Error(), `, shared, 30s left unless renewed, 1 waiting`) {
 			t.Errorf("a reader behind a writer: %v", err)

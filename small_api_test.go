@@ -127,26 +127,12 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-// A plainStore refuses metadata, Detached, and what is not exclusive.
-type plainStore struct{ driver.Store }
-
-func (s plainStore) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	if len(req.Metadata) > 0 || req.Detached || req.Limit > 1 {
-		return driver.Result{}, driver.ErrUnsupported
-	}
-	return s.Store.Acquire(ctx, req)
-}
-
 // What a store refuses is reported at once.
 func TestUnsupportedOptions(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
-		c := open(t, plainStore{memstore.New()}, nil)
-		for _, o := range []holdfast.Options{
-			{Metadata: map[string]string{"k": "v"}}, {Detached: true}, {Shared: true}, {Limit: 2},
-		} {
-			wantErr(t, within(t, 0, 0, func() error { return failure(c.Acquire(ctx, "a", &o)) }), holdfast.ErrUnsupported)
-		}
-		release(t, acquire(t, c, "a", &holdfast.Options{Metadata: map[string]string{}, Limit: 1}))
+		c, store := faulty(t, nil)
+		store.Set(faultstore.Acquire, fails(driver.ErrUnsupported))
+		wantErr(t, within(t, 0, 0, func() error { return failure(c.Acquire(ctx, "a", shared)) }), holdfast.ErrUnsupported)
 	})
 }
 
@@ -386,7 +372,7 @@ func TestStoreWithoutTokens(t *testing.T) {
 		})
 		c := open(t, store, nil)
 		first := acquire(t, c, "a", &holdfast.Options{Detached: true})
-		waiting := startWaiters(t, c, "a", 3)
+		waiting := startWaiters(t, c, "a", nil, 3)
 		release(t, adopt(t, c, handOver(t, first), nil))
 		for range cap(waiting) {
 			lock := <-waiting
