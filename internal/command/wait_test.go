@@ -1,9 +1,7 @@
 package command
 
 import (
-	"bytes"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,30 +45,6 @@ func TestWaitThroughAnOutage(t *testing.T) {
 		}
 		if err := c.waitFree(t.Context(), client, "x", 0); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// Under CI a wait is reported after two seconds, and one that ends before that is not.
-func TestWaitIsReported(t *testing.T) {
-	t.Setenv("CI", "true")
-	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
-		event := (&cli{}).config(&said).Hooks.Event
-		waiting := holdfast.Event{Kind: holdfast.EventWaiting, Name: "x", By: &holdfast.Record{Name: "x", Holder: "other"}}
-		event(t.Context(), waiting)
-		time.Sleep(announceDelay - 1)
-		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
-		time.Sleep(time.Minute)
-		if said.Len() > 0 {
-			t.Errorf("a short wait: %s", &said)
-		}
-		event(t.Context(), waiting)
-		time.Sleep(announceDelay + 1)
-		event(t.Context(), holdfast.Event{Kind: holdfast.EventWaited})
-		synctest.Wait()
-		if got := said.String(); !strings.HasPrefix(got, `holdfast: waiting for "x" held by "other"`) {
-			t.Errorf("a long wait: %q", got)
 		}
 	})
 }

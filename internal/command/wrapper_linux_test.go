@@ -68,10 +68,6 @@ END
 		holdfast run a -v --ttl 2s -- sh -c '>ready; exec sleep 1000' 2>&7 & p=$!
 		until test -e ready; do sleep .01; done; s=$(pgrep -x supervisor -P $p); kill -9 $p
 		while grep -q 'State:.[^Z]' /proc/$s/status 2>/dev/null; do sleep .01; done; echo ended`, "ended"},
-	{"the command stops the supervisor", `
-		holdfast run a --ttl 2s -- sh -c 'kill -STOP $PPID; sleep 1000'; echo $?`, "121"},
-	{"files may not grow", `
-		(ulimit -f 4; holdfast run a -- true 2>err); grep -c goroutine err`, "0"},
 
 	// One state for both processes.
 	{"suspended while it waits", `
@@ -205,9 +201,6 @@ END
 	{"another does the work", `
 		mkfifo jobs; sh <jobs & holdfast run a -- sh -c 'echo "sleep 1000 & echo \$! >pid; wait" >jobs; until test -s pid; do sleep .01; done'
 		kill $(cat pid) && echo lives`, "lives"},
-	{"on-lost ignore", `
-		holdfast run a --on-lost ignore -- sh -c '>has; until test -e go; do sleep .01; done' & p=$!
-		until test -e has; do sleep .01; done; holdfast break a -y >/dev/null; holdfast run a -- sh -c '>go; echo entered'; wait $p; echo $?`, "entered 122"},
 
 	// Invisible, and what was given is what is used.
 	{"the shell of -c", `
