@@ -39,10 +39,8 @@ func TestTokensWithClocksApart(t *testing.T) {
 		})
 		group.Wait()
 		synctest.Wait()
-		t.Logf("%d grants, %d of holders that were paused and lost it, %d (%.2f %%) needed another attempt",
-			l.granted, l.lost, l.again, 100*float64(l.again)/float64(l.granted))
-		if l.lost < l.granted/50 || l.again > l.granted/10 {
-			t.Error("too few holds were lost, or too many grants needed another round trip")
+		if l.again > l.granted/10 {
+			t.Errorf("of %d grants %d needed another round trip", l.granted, l.again)
 		}
 	})
 }
@@ -54,7 +52,6 @@ type ledger struct {
 	mu      sync.Mutex
 	left    int // grants still to come
 	granted int
-	lost    int // of those
 	again   int // grants that needed another attempt
 	last    int64
 	seen    map[int64]bool
@@ -115,11 +112,6 @@ func (l *ledger) client(s *Store, seed uint64) {
 		ours, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 		if err != nil || ours == paused {
 			l.t.Errorf("Release: %v, %v of a holder that was paused beyond its TTL: %v", ours, err, paused)
-		}
-		if paused {
-			l.mu.Lock()
-			l.lost++
-			l.mu.Unlock()
 		}
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 	}
