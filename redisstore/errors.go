@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/batch"
 )
 
 // wrapErr wraps the error of a request. It marks every error that is certain to have had no effect.
@@ -27,13 +26,8 @@ func (s *Store) wrapErr(err error) error {
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return driver.NotApplied(fmt.Errorf("no connection of the client's pool was free in time (%w), all are in use: give the locks a client of their own", err))
-	case errors.Is(err, batch.ErrNotSent):
-		return driver.NotApplied(err)
-	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: the Redis client has been closed", driver.ErrNotApplied)
-	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &cert): // It has certainly not been sent.
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed),
+		errors.As(err, &op) && op.Op == "dial", errors.As(err, &cert): // It has certainly not been sent.
 		return driver.NotApplied(err)
 	case errors.As(err, &reply):
 		return s.explainReply(reply)
