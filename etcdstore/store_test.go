@@ -39,7 +39,6 @@ func openClient(t *testing.T, c *client) *Store {
 	return s
 }
 
-// leaseOf returns the lease of a hold.
 func (s *Store) leaseOf(name, owner string) *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +78,6 @@ func grant(t *testing.T, s *Store, req driver.Request) driver.Result {
 	return res
 }
 
-// waitFor has an owner wait for a name.
 func waitFor(t *testing.T, s *Store, name, owner string) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), driver.Request{Name: name, Owner: owner, Holder: "holder", TTL: time.Hour, Place: time.Hour})
@@ -119,7 +117,6 @@ func wantHeld(t *testing.T, s *Store, d time.Duration) {
 	}
 }
 
-// eventually returns when done reports true.
 var eventually = storecheck.Eventually
 
 func receive[T any](t *testing.T, from <-chan T) T {
@@ -138,7 +135,6 @@ type notice struct {
 	token       int64
 }
 
-// noticesOf returns the notices of a store.
 func noticesOf(s *Store) <-chan notice {
 	notices := make(chan notice, 10)
 	s.Notify(func(name, owner string, token int64) { notices <- notice{name, owner, token} })

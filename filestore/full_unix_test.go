@@ -139,7 +139,6 @@ func roleFill(s *Store, _ []string) error {
 	return nil
 }
 
-// limitFiles bounds the size of the files that this process may write.
 func limitFiles(size uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {

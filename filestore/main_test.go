@@ -70,7 +70,6 @@ type child struct {
 	lines *bufio.Reader
 }
 
-// command prepares a child.
 func command(role, dir string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -108,7 +107,6 @@ func (c *child) kill() {
 	_ = c.Wait()
 }
 
-// line reads a line that the child prints.
 func (c *child) line() string {
 	c.tb.Helper()
 	line, err := c.lines.ReadString('\n')
@@ -118,7 +116,6 @@ func (c *child) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// number reads a line with a number.
 func (c *child) number() int64 {
 	c.tb.Helper()
 	line := c.line()
@@ -272,7 +269,6 @@ func grantedTo(tb testing.TB, s *Store, req driver.Request) (driver.Request, int
 	return req, res.Token
 }
 
-// release releases a name that an owner holds.
 func release(s *Store, req driver.Request) error {
 	ok, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	if err == nil && !ok {
@@ -296,7 +292,6 @@ func next(t *testing.T, s *Store, name string) int64 {
 	return token
 }
 
-// rises checks that a token is greater than the last.
 func rises(tb testing.TB, what string, last *int64, token int64) {
 	tb.Helper()
 	if token <= *last {
@@ -318,7 +313,6 @@ func wantError(tb testing.TB, err, want error, texts ...string) {
 	}
 }
 
-// files returns the names of the files in a folder.
 func files(tb testing.TB, dir string) []string {
 	tb.Helper()
 	entries, err := os.ReadDir(dir)
@@ -398,7 +392,6 @@ func (f *fakeHost) setBroken(err error) {
 	f.broken = err
 }
 
-// pass lets time go by.
 func (f *fakeHost) pass(d time.Duration) {
 	f.step(d)
 	f.up.Add(int64(d))

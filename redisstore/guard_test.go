@@ -182,7 +182,6 @@ func TestWhatChangesNothingIsConfirmed(t *testing.T) {
 	}
 }
 
-// infoField returns a field of INFO replication.
 func infoField(server *servers.Redis, field string) string {
 	_, value, _ := strings.Cut(server.Do("INFO", "replication"), "\n"+field+":")
 	value, _, _ = strings.Cut(value, "\r\n")

@@ -78,7 +78,6 @@ func share(t *testing.T, s *Store, name string, limit int, ttl time.Duration) (d
 
 var allVerbs = []string{"Acquire", "Renew", "Release", "Lookup", "Break", "List"}
 
-// fails checks the errors of these verbs.
 func fails(t *testing.T, s *Store, target error, says string, verbs ...string) {
 	t.Helper()
 	storecheck.Fails(t, s, request("name", time.Minute), target, says, verbs...)
