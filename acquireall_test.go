@@ -116,23 +116,6 @@ func TestAcquireAllWaitsInOrder(t *testing.T) {
 	})
 }
 
-// One deadline is for all, however many waits it takes.
-func TestAcquireAllHasOneDeadline(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		store := memstore.New()
-		c, other := open(t, store, nil), open(t, store, nil)
-		a, b := acquire(t, other, "a", nil), acquire(t, other, "b", nil)
-		acquire(t, other, "c", nil)
-		time.AfterFunc(600*ms, func() { a.Release() })
-		time.AfterFunc(900*ms, func() { b.Release() })
-		err := within(t, time.Second, time.Second, func() error {
-			return failure(c.AcquireAll(ctx, abc, &holdfast.Options{Wait: time.Second}))
-		})
-		wantErr(t, err, holdfast.ErrHeld, context.DeadlineExceeded)
-		free(t, c, "a", "b")
-	})
-}
-
 // A lock that is lost, or released, while another is waited for is acquired anew.
 func TestAcquireAllRetakesWhatIsLost(t *testing.T) {
 	for _, released := range []bool{false, true} {

@@ -305,11 +305,13 @@ func TestTextsOfLocks(t *testing.T) {
 	})
 }
 
-// A wait that is cut short ends at that moment, and says why.
+// A wait that is cut short ends at that moment, and says why. One deadline is for all waits of
+// AcquireAll.
 func TestGaveUpSaysWhy(t *testing.T) {
 	virtual(t, func(t *testing.T, ctx context.Context) {
 		store := memstore.New()
-		acquire(t, open(t, store, &holdfast.Config{Holder: "other"}), "a", nil)
+		other := open(t, store, &holdfast.Config{Holder: "other"})
+		acquire(t, other, "a", nil)
 		c := open(t, store, nil)
 		shutdown := errors.New("shutting down")
 		for want, cause := range map[string]error{
@@ -324,6 +326,8 @@ func TestGaveUpSaysWhy(t *testing.T) {
 				took, end = time.Second-ms, context.DeadlineExceeded
 			}
 			for _, all := range []bool{false, true} {
+				before := acquire(t, other, "A", nil)
+				time.AfterFunc(500*ms, func() { release(t, before) })
 				ctx, cancel := context.WithCancelCause(ctx)
 				if cause != nil {
 					time.AfterFunc(time.Second, func() { cancel(cause) })
@@ -336,7 +340,7 @@ func TestGaveUpSaysWhy(t *testing.T) {
 				o := &holdfast.Options{Wait: 2 * time.Second}
 				err := within(t, took, took, func() error {
 					if all {
-						return failure(c.AcquireAll(ctx, []string{"a"}, o))
+						return failure(c.AcquireAll(ctx, []string{"A", "a"}, o))
 					}
 					return failure(c.Acquire(ctx, "a", o))
 				})

@@ -78,10 +78,9 @@ func TestSkewedReplicas(t *testing.T) {
 // A slot of a year has one run; a slot is refused that is so far ahead that no mark lasts until its
 // end.
 func TestLongAndDistantSlots(t *testing.T) {
-	for _, days := range []time.Duration{360, 365, 366} {
-		synctest.Test(t, func(t *testing.T) {
-			c := holdfast.New(memstore.New(), nil)
-			defer c.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c := storetest.Client(t, memstore.New(), "")
+		for _, days := range []time.Duration{360, 365, 366} {
 			slot := once.Slot{Start: time.Now(), End: time.Now().Add(days * 24 * time.Hour)}
 			runs := 0
 			for ; time.Now().Before(slot.End); time.Sleep(6 * time.Hour) {
@@ -92,14 +91,10 @@ func TestLongAndDistantSlots(t *testing.T) {
 			if runs != 1 {
 				t.Errorf("%d runs in one slot of %d days", runs, days)
 			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		c := holdfast.New(memstore.New(), nil)
-		defer c.Close()
+		}
 		for _, years := range []int{1, 2, 295, 400} {
 			start := time.Now().AddDate(years, 0, 0)
-			_, err := once.In(t.Context(), c, "distant", once.Slot{Start: start, End: start.Add(time.Hour)}, nil, func(context.Context) error { return nil })
+			_, err := once.In(t.Context(), c, "distant", once.Slot{Start: start, End: start.Add(time.Hour)}, nil, nothing)
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("a slot %d years ahead: %v", years, err)
 			}
