@@ -83,13 +83,13 @@ func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, er
 	}
 	l.name, l.began = c.config.Prefix+name, c.clock.now()
 	l.handle = Lock{lease: l, lockContext: lockContext{c: c, valuesCtx: l.ctx}}
-	l.locks = append(l.ownLock[:0], &l.handle)
-	err := l.run()
+	l.locks = []*Lock{&l.handle}
+	lock, err := &l.handle, l.run()
 	if err != nil {
-		err = opError(op, name, err)
+		lock, err = nil, opError(op, name, err)
 	}
 	if !c.watched {
-		return l.lock, err
+		return lock, err
 	}
 	e := Event{Kind: EventAcquired, Name: name, Took: c.clock.now() - l.began, Err: err}
 	if l.waitEmitted {
@@ -101,18 +101,18 @@ func (l *lease) acquire(ctx context.Context, name string, o *Options) (*Lock, er
 	case err != nil:
 		e.Kind = EventFailed
 	default:
-		e.Token, e.TTL = l.lock.Token(), l.lock.lease.options.TTL
-		if l.lock != &l.handle {
+		e.Token, e.TTL = lock.Token(), lock.lease.options.TTL
+		if lock.lease != l {
 			e.Kind = EventJoined
 		}
 	}
 	c.emit(l.ctx, e)
-	return l.lock, err
+	return lock, err
 }
 
 // run takes the lease through the queue of the name until its caller has a Lock or an error. It
-// holds c.mu, except during requests and waits. Meanwhile a notice may grant the lease, and the
-// head may give a lease in the line its turn, a Lock, or a failure. Nothing else changes it.
+// holds c.mu, except during requests and waits. Meanwhile a notice may grant it or have it look,
+// and the head may give one in the line its turn, a Lock, or a failure. Nothing else changes it.
 func (l *lease) run() error {
 	c, o, exclusive, now := l.c, &l.options, l.options.limit() == 0, l.began
 	c.mu.Lock()
@@ -134,20 +134,20 @@ func (l *lease) run() error {
 	} else if q.leases = append(q.leases, l); inOrder {
 		q.head = l
 	}
-	for l.lock == nil {
+	for l.state < held {
 		deadline := time.Duration(l.deadline.Load())
 		switch {
-		case l.ctx.Err() != nil || l.failure != nil || c.closed:
+		case l.ctx.Err() != nil || l.err != nil || c.closed:
 			return l.giveUp()
 		case o.Reentrant && l.state <= unsent && l.join():
 		case l.state == unsent && l.op == opTry && exclusive && q.head != nil && (q.head.isHeld() || q.head.state == winding):
-			l.failure = &HeldError{Record: q.head.record(), Self: true}
+			l.err = &HeldError{Record: q.head.record(), Self: true}
 		case l.state == inLine:
 			now = l.wait(0)
 		case l.state == granted && now >= deadline: // The answer came late: look again.
 			l.state, l.confirmed, l.due = waiting, false, now+l.noteFailure(now, now, errAnsweredLate)
 		case l.state == granted && (l.confirmed || !o.NoRenew && !o.Detached && o.MaxHold == 0):
-			l.state, l.lock, l.tokens.own = held, &l.handle, l.tokens.first
+			l.state, l.tokens.own = held, l.tokens.first
 			if !l.confirmed && l.look == noLook { // It has the time of its place, and soon its TTL.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
 			}
@@ -264,7 +264,7 @@ func (l *lease) restart(due time.Duration, absent bool) {
 // giveUp ends an acquisition and returns the error for its caller. If the store may have an entry,
 // that is released in the background. The hold of a ticket goes on. The caller holds c.mu.
 func (l *lease) giveUp() error {
-	c, err := l.c, l.failure
+	c, err := l.c, l.err
 	switch cut := l.ctx.Err(); {
 	case cut != nil:
 		if err == nil {
@@ -290,8 +290,9 @@ func (l *lease) signal() {
 	}
 }
 
-// lastKnown returns what was last known of the name: a HeldError, or why that is not known. That it
-// is held is believed for a TTL after the answer that has shown it. The caller holds c.mu.
+// lastKnown returns what was last known of the name: a HeldError, or why that is not known. A hold
+// of the head is believed until its deadline, any other for a TTL after the last answer to a call.
+// The caller holds c.mu.
 func (l *lease) lastKnown() error {
 	q, now := l.queue, l.c.clock.now()
 	_, isHeld := q.known.(*HeldError)
@@ -319,7 +320,7 @@ func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 		return
 	}
 	if o.MaxAttempts--; l.op == opTry || o.MaxAttempts == 0 {
-		l.failure = q.known
+		l.err = q.known
 	}
 	pause := c.config.Backoff.nthDelay(l.pauses)
 	if l.pauses++; l.heldUntil > now {
@@ -331,12 +332,12 @@ func (l *lease) noteHolder(now time.Duration, res *driver.Result) {
 	l.restart(now+pause, true)
 }
 
-// soon bounds the pause after a failed request of a place or a single attempt, and how long a
-// server may have a single attempt wait. A renewal has no shorter timeout, if the TTL allows that.
+// soon bounds the pauses of a single attempt, and of a place unless the server has announced one. A
+// renewal has at least this timeout, if the TTL allows that.
 const soon = 250 * time.Millisecond
 
 // noteFailure records that a request that was sent at sent has failed. It returns the pause until
-// the next one, or sets failure if there is none: the store will never do it, or has refused the
+// the next one, or sets err if there is none: the store will never do it, or has refused the
 // very first request; a single attempt was not applied, or the look at what became of it has
 // failed, too; or the store has not answered for Config.MaxOutage.
 //
@@ -365,7 +366,7 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 			q.outageFrom = max(q.outageFrom, now+later.After)
 		}
 		if later.After > 0 {
-			pause = min(later.After, time.Second) + jitter(4*time.Millisecond)
+			pause = min(later.After, time.Second, l.options.TTL/3) + jitter(4*time.Millisecond)
 		}
 	}
 	unavailable := storeError(context.Background(), err) // l.ctx may have ended just now
@@ -379,7 +380,7 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	for _, other := range callers {
 		_, bounded := other.ctx.Deadline()
 		if now-max(q.outageFrom, other.began) >= c.config.MaxOutage && !(announced && bounded) {
-			other.failure = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
+			other.err = fmt.Errorf("%w; given up after an outage of %v", unavailable, c.config.MaxOutage)
 			other.signal()
 		}
 	}
@@ -388,8 +389,8 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 	switch {
 	case driver.Permanent(err), try && !announced && (notApplied || l.pauses > 1),
 		notApplied && l.pauses == 1 && !announced && !l.further && q.answeredAt == 0:
-		l.failure = unavailable
-	case l.failure == nil && begins && (!announced || later.After == 0 || later.After > soon):
+		l.err = unavailable
+	case l.err == nil && begins && (!announced || later.After == 0 || later.After > soon):
 		// A log handler may be slow, or call the Client.
 		c.activeCalls.Go(func() { c.logWarning(l.ctx, "store unavailable, trying again", c.stripPrefix(l.name), err) })
 	}
@@ -446,8 +447,9 @@ func request[T any](
 }
 
 // Backoff paces the attempts of a waiter that gets no notices from the store, or that waits for a
-// client of another kind. The pauses grow from Min to Max by doubling. Each is drawn at random from
-// its upper half, so that waiters do not try at the same moments. None is below 1 ms.
+// client of another kind, and requests that have failed. The pauses grow from Min to Max by
+// doubling. Each is drawn at random from its upper half, so that waiters do not try at the same
+// moments. None is below 1 ms.
 type Backoff struct {
 	Min time.Duration // the first pause; 0 means 2 ms
 	Max time.Duration // the greatest, at least Min; 0 means 250 ms, or Min if that is more

@@ -177,8 +177,5 @@ func (s *LockSet) Context() context.Context {
 func (s *LockSet) Release() error { return s.release(0, false) }
 
 func (s *LockSet) release(_ time.Duration, byDo bool) error {
-	s.c.mu.Lock()
-	s.endContext(&ErrReleased)
-	s.c.mu.Unlock()
 	return releaseEach(s.locks, func(l *Lock) error { return l.release(0, byDo) })
 }

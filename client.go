@@ -20,8 +20,9 @@ import (
 // usually needs one for each store. Two goroutines of one Client exclude each other just as two
 // hosts do.
 //
-// A Client runs a goroutine for each request that it makes by itself: a renewal, of many locks, or
-// a release that is repeated. A context that is passed to it must not call it from its methods.
+// A Client runs a goroutine for each request that it makes by itself (a renewal, of many locks, or
+// a release that is repeated), and for each lock in the answer to a renewal. A context that is
+// passed to it must not call it from its methods.
 //
 // The zero Client has no store: its methods return [ErrInvalid].
 type Client struct {
@@ -212,7 +213,7 @@ func (c *Client) begin(ctx context.Context, o *Options, names ...string) error {
 		o.TTL = cmp.Or(o.TTL, c.config.TTL, DefaultTTL) // the zero Client has none
 		if o.Metadata == nil {
 			o.Metadata = c.config.Metadata
-		} else if len(o.Metadata) > 0 {
+		} else {
 			o.Metadata = maps.Clone(o.Metadata) // the caller may change the original
 		}
 		if err := o.validate(); err != nil {
@@ -288,35 +289,4 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 		return nil, fmt.Errorf("holdfast: open %s store: %w", u.Scheme, c.configErr)
 	}
 	return c, nil
-}
-
-// suspendedTime returns for how long this machine has been suspended since it was booted. Other
-// systems than Linux do not tell, and it is nil: after a suspend a lock may look younger than it is
-// there. The store and the fencing token are not misled.
-var suspendedTime func() time.Duration
-
-// A clock measures the time since its client was made, that of suspends included, at a rate that
-// steps of the wall clock do not change. Its readings are durations since its base, and a deadline
-// is such a reading. They are greater than zero; zero means never.
-type clock struct {
-	base          time.Time
-	suspendedBase time.Duration // suspendedTime at base
-	useBootClock  bool          // suspends count: other processes measure time, too
-}
-
-// now returns the reading of this moment. A suspend takes longer than a millisecond. What is
-// shorter comes from the reading of two clocks one after the other.
-func (c *clock) now() time.Duration {
-	if c.useBootClock {
-		if suspended := suspendedTime() - c.suspendedBase; suspended > time.Millisecond {
-			return time.Since(c.base) + suspended
-		}
-	}
-	return time.Since(c.base)
-}
-
-// time turns a reading into a time.Time that carries a monotonic reading. It counts from now, since
-// the monotonic clock may have stood still since the base.
-func (c *clock) time(reading time.Duration) time.Time {
-	return time.Now().Add(reading - c.now())
 }

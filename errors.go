@@ -118,7 +118,7 @@ func opErrorAll(op string, names []string, err error) error {
 	return fmt.Errorf("holdfast: %s %q and %d more: %w", op, names[0], len(names)-1, err)
 }
 
-// storeError wraps an error of a store with its sentinel, unless the caller's own ctx has ended.
+// storeError has an error match ErrUnavailable, unless it is permanent, or the end of ctx.
 func storeError(ctx context.Context, err error) error {
 	cut := ctx.Err()
 	if driver.Permanent(err) || errors.Is(err, ErrUnavailable) || cut != nil && errors.Is(err, cut) {

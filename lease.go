@@ -38,7 +38,7 @@ const (
 	ended                        // its result is known; its release may go on in the background
 )
 
-// A lookReason is what has happened since the last good answer of the store for a lease.
+// A lookReason is what has happened to a lease since its last request was sent.
 type lookReason uint8
 
 const (
@@ -62,11 +62,11 @@ type lease struct {
 
 	queue  *nameQueue
 	state  leaseState
-	result error         // of its release, once it has ended
+	err    error         // why its caller gets no Lock; once it has ended, of its release
 	since  time.Duration // when it was granted, or passed on to its caller
 	due    time.Duration // when run sends the next request, or a hold is checked
 	index  int           // in the schedule
-	handle Lock          // its own
+	handle Lock          // what its caller gets: its own, or of the lease that it has joined
 	locks  []*Lock       // handle and those of reentrant acquisitions: those not released, and the last
 
 	// What the store has.
@@ -79,14 +79,11 @@ type lease struct {
 	inFlight  int // how many requests may prolong it
 
 	// Of the call, until it has the Lock.
-	lock        *Lock         // what the caller gets
-	failure     error         // why it gets none
 	heldUntil   time.Duration // soon after the end of the hold in the way, as the store has told it; or 0
 	pauses      int
 	further     bool // AcquireAll has got another before: the store is up
 	waitEmitted bool // the hooks know that it waits
 	wake        chan struct{}
-	ownLock     [1]*Lock // the memory of locks
 }
 
 // A tokenBlock is the consecutive tokens of a grant.
@@ -152,8 +149,8 @@ func (l *lease) end(reason *error) bool {
 // finish gives a lease that has ended its result, takes it from the Client, and makes the first of
 // the line the head in its place. The caller holds c.mu.
 func (l *lease) finish(result error) {
-	c, q, i := l.c, l.queue, slices.Index(l.queue.leases, l)
-	l.state, l.result = ended, result
+	c, q, i, wasHeld := l.c, l.queue, slices.Index(l.queue.leases, l), l.state == ending
+	l.state, l.err = ended, result
 	c.changed.Broadcast()
 	switch {
 	case i < 0:
@@ -164,12 +161,12 @@ func (l *lease) finish(result error) {
 		q.leases[i], q.head = next, next
 		if next.state == inLine { // It was not passed on.
 			next.state = unsent
-			if l.lock == &l.handle {
+			if wasHeld && !errors.Is(result, ErrTaken) {
 				q.known = &HeldError{Record: l.record(), Self: true}
-				if result == nil { // The store has answered.
+				if result == nil { // The store has answered, unless it was handed over.
 					q.outageFrom = 0
 				}
-				q.answeredAt = max(q.answeredAt, time.Duration(l.deadline.Load())-l.options.TTL)
+				q.answeredAt = max(q.answeredAt, min(c.clock.now(), time.Duration(l.deadline.Load())-l.options.TTL))
 			}
 		}
 		next.signal()
@@ -194,7 +191,7 @@ func (l *lease) awaitFinish() error {
 	for l.state != ended {
 		c.changed.Wait()
 	}
-	return l.result
+	return l.err
 }
 
 // giveBack releases a hold that its holder has ended, or with pass passes it on if that is safe. It
@@ -206,11 +203,7 @@ func (l *lease) awaitFinish() error {
 // store. A lease that is passed on is surely held: no renewal is due, in flight, or has failed, no
 // notice has come, and no Extend has made it longer than its TTL.
 func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
-	c, q := l.c, l.queue
-	var now time.Duration
-	if c.watched || len(q.line) > 0 {
-		now = c.clock.now()
-	}
+	c, q, now := l.c, l.queue, l.c.clock.now()
 	c.activeCalls.Add(1) // Close waits for the release and the hook.
 	defer c.activeCalls.Done()
 	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due, time.Duration(l.deadline.Load())) &&
@@ -218,7 +211,7 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 		l.options.passableTo(&q.line[0].options) {
 		next := q.line[0]
 		next.owner, next.tokens, next.confirmed, next.longest = l.owner, l.tokens, l.confirmed, l.longest
-		next.state, next.since, next.lock = held, now, &next.handle
+		next.state, next.since = held, now
 		next.tokens.own++
 		next.deadline.Store(l.deadline.Load())
 		next.lookAt(now, l.due)

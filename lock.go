@@ -141,8 +141,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // Release releases the lock, unless it was handed over. It takes no context, so that it can be
 // deferred and works when every context has ended. The Lock's context ends first. Release waits for
-// a renewal in flight, so that nothing is written after Release has returned. It does not wait for
-// work that [Lock.Do] runs. Release is bounded by a few request timeouts.
+// a renewal in flight, so that nothing prolongs the lock after Release has returned. It does not
+// wait for work that [Lock.Do] runs. Release is bounded by a few request timeouts.
 //
 // It returns nil if the store confirmed that it had the lock until now, or the lock was passed on
 // to another goroutine of this Client (see Config.LocalTurn); a [LostError] if the store had it no
@@ -217,7 +217,7 @@ func (l *Lock) ReleaseKeep(d time.Duration) error {
 }
 
 // A lockContext is the context of a handle, which is made when it is asked for. It ends in the step
-// that ends the hold.
+// that ends the hold, or this handle on it.
 type lockContext struct {
 	c         *Client
 	valuesCtx context.Context       // the context of the acquisition, for its values

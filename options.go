@@ -83,10 +83,10 @@ type Config struct {
 
 	TTL      time.Duration     // of locks whose Options have none; 0 means DefaultTTL
 	Metadata map[string]string // of locks whose Options have none (nil)
-	Backoff  Backoff           // between attempts where the store does not notify waiters
+	Backoff  Backoff           // between attempts where the store does not notify waiters, or fails
 
 	// RequestTimeout bounds every request to the store; a later answer does not count. 0 means 3 s.
-	// Renewals have a shorter bound if the TTL requires it.
+	// Renewals, and requests for a lock, have a shorter bound if the TTL requires it.
 	RequestTimeout time.Duration
 
 	// MaxOutage is how long a waiting Acquire keeps trying while the store does not answer; 0 means
@@ -101,7 +101,8 @@ type Config struct {
 	// one hold at most. 0 means 10 ms; a negative value turns it off.
 	//
 	// Locks with Shared, Limit, MaxHold, NoRenew, Reentrant or Detached are not passed on, nor to
-	// callers with another TTL or other Metadata, nor are locks of a store without a queue.
+	// callers with another TTL or other Metadata, nor are locks of a store without a queue, or with
+	// a token for each grant alone (Guarantees().Tokens).
 	LocalTurn time.Duration
 
 	// Logger gets lost locks and failing requests at level Warn; acquisitions, releases, and

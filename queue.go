@@ -15,12 +15,12 @@ type nameQueue struct {
 	head       *lease        // one of the leases; nil if there is none
 	line       []*lease      // empty without a head
 	known      error         // what was shown last: a HeldError, or why that is not known
-	answeredAt time.Duration // when the store has answered a call last
+	answeredAt time.Duration // when the store has last answered a call, or confirmed a former hold
 	outageFrom time.Duration // when the outage began, or was announced to end; 0 without one
 	turnEnd    time.Duration // until when a lease is passed on to the line
 }
 
-// leases yields all leases of the Client. The caller holds c.mu.
+// leases yields the leases of the Client that are in no line. The caller holds c.mu.
 func (c *Client) leases(yield func(*lease) bool) {
 	for _, q := range c.queues {
 		for _, l := range q.leases {
@@ -36,8 +36,8 @@ func (c *Client) leases(yield func(*lease) bool) {
 func (l *lease) join() bool {
 	for _, other := range l.queue.leases {
 		if other.options.Reentrant && other.isHeld() {
-			l.lock = &Lock{lease: other, lockContext: lockContext{c: l.c, valuesCtx: l.ctx}}
-			other.locks = append(other.locks, l.lock)
+			l.handle.lease = other
+			other.locks = append(other.locks, &l.handle)
 			l.finish(nil)
 			return true
 		}

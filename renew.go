@@ -31,8 +31,8 @@ func (c *Client) checkLeases() {
 		return
 	}
 	now := c.clock.now()
-	// Leases share a request if their timeouts, of which it has the shortest, are of one order of
-	// magnitude: so a lock of a short TTL never costs one of a long TTL.
+	// Leases share a request, which has the shortest of their timeouts, if these differ by less than
+	// a factor of two: so a lock of a short TTL never costs one of a long TTL.
 	groups := map[int][]*lease{}
 	for {
 		l, window := s.heap[0], time.Duration(0)
@@ -100,7 +100,6 @@ type sentRequest struct {
 	l           *lease
 	state       leaseState
 	sent, asked time.Duration // when it was sent, and for how long it asked
-	confirmed   bool
 	look        lookReason
 }
 
@@ -122,7 +121,7 @@ func (c *Client) renewLeases(ctx context.Context, d time.Duration, leases []*lea
 		case l.state > held, l.state == held && l.options.NoRenew && d == 0:
 			asked = driver.MinTTL
 		}
-		sentRequests[i] = sentRequest{l, l.state, sent, asked, l.confirmed, l.look}
+		sentRequests[i] = sentRequest{l, l.state, sent, asked, l.look}
 		reqs[i] = driver.RenewRequest{Name: l.name, Owner: l.owner, Token: l.tokens.first, TTL: asked}
 		l.look, l.longest = noLook, max(l.longest, asked)
 		timeout = min(timeout, l.renewTimeout(sent))
@@ -157,7 +156,7 @@ func (r *sentRequest) settle(entry driver.Entry, err error) {
 	c.mu.Lock()
 	l.inFlight--
 	c.changed.Broadcast()
-	now, isHold := c.clock.now(), l.state == held
+	now, isHold, confirmed := c.clock.now(), l.state == held, l.confirmed
 	event := Event{Kind: EventRenewed, Left: max(time.Duration(l.deadline.Load())-now, 0), TTL: l.options.TTL}
 	state := r.apply(now, entry, err)
 	c.mu.Unlock()
@@ -171,7 +170,7 @@ func (r *sentRequest) settle(entry driver.Entry, err error) {
 		l.emit(event)
 	case state == driver.Lost:
 		l.lose(ErrTaken)
-	case r.confirmed || r.look == failed:
+	case confirmed || r.look == failed:
 		l.emit(event)
 	}
 }
@@ -196,11 +195,11 @@ func (r *sentRequest) apply(now time.Duration, entry driver.Entry, err error) dr
 		switch {
 		case again:
 			l.lookAt(now, now)
-		case !l.options.NoRenew || r.look != noLook || !r.confirmed: // else Extend has failed
+		case !l.options.NoRenew || r.look != noLook: // else Extend has failed, which its caller repeats
 			l.lookAt(now, min(l.due, now+jitter(max(min(ttl/16, left/4), time.Millisecond))))
 		}
 	case state == driver.Lost && l.ticket != nil && calling:
-		l.failure = errTicketExpired
+		l.err = errTicketExpired
 	case state == driver.Lost && calling:
 		// An outage goes on: that the store answers renewals does not show that it makes entries.
 		l.restart(now, l.state == waiting && entry.State == driver.Lost)
@@ -256,8 +255,8 @@ func (c *Client) onNotice(name, owner string, token int64) {
 }
 
 // noteNotice handles a notice for the lease. The token of its place means that it is granted, until
-// the confirmed end of the place. The token of a hold says nothing new. Anything else leads to a
-// look. The caller holds c.mu.
+// the confirmed end of the place. The token of a hold says nothing new, nor does a notice for a
+// hold that has ended. Any other leads to a look, or the next attempt. The caller holds c.mu.
 func (l *lease) noteNotice(token int64) {
 	now := l.c.clock.now()
 	switch {

@@ -8,12 +8,11 @@
 // notifies their owners when all is written.
 //
 // A Queue has no clock and no lock. A store passes the time in, and calls the methods one at a
-// time. A verb drops entries only when one may have ended.
+// time.
 package lockqueue
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -23,11 +22,9 @@ import (
 // A Queue has the entries of a name. D is what else the store keeps with an entry. The zero Queue
 // has none. A Queue must not be copied.
 type Queue[D any] struct {
-	Grain    time.Duration // the step of the clock, by which each entry lasts longer than requested
-	entries  []*Entry[D]
-	holds    int           // how many entries hold
-	least    int           // the least Limit of the holds
-	earliest time.Duration // no entry ends before it
+	Grain   time.Duration // the step of the clock, by which each entry lasts longer than requested
+	entries []*Entry[D]
+	holds   int // how many of them hold: the first ones
 }
 
 // An Entry is a hold, a place, or a keep after a hold. Times are those of the store's clock.
@@ -105,7 +102,6 @@ func (q *Queue[D]) Release(owner string, keep, now time.Duration) (bool, []Entry
 		return false, promoted
 	case keep > 0 && q.isHold(own):
 		own.Kept, own.Until = true, now+keep+q.Grain
-		q.earliest = min(q.earliest, own.Until)
 		return true, promoted
 	}
 	q.remove(own)
@@ -129,26 +125,12 @@ func (q *Queue[D]) Break(token int64, now time.Duration) (ended, promoted []Entr
 func (q *Queue[D]) Settle(now time.Duration) (promoted []Entry[D]) { return q.settle(now, "") }
 
 func (q *Queue[D]) settle(now time.Duration, owner string) []Entry[D] {
-	if q.Len() == 0 || now < q.earliest {
-		return nil
-	}
-	q.earliest = math.MaxInt64
-	holds := q.holds
-	q.holds, q.least = 0, driver.Shared
-	live := q.entries
-	kept := live[:0]
-	for i, e := range live {
+	for _, e := range q.Holds() {
 		if e.Until <= now {
-			continue
-		}
-		q.earliest = min(q.earliest, e.Until)
-		kept = append(kept, e)
-		if i < holds {
-			q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+			q.holds--
 		}
 	}
-	clear(live[len(kept):])
-	q.entries = kept
+	q.entries = slices.DeleteFunc(q.entries, func(e *Entry[D]) bool { return e.Until <= now })
 	return q.admit(owner)
 }
 
@@ -176,19 +158,18 @@ func (q *Queue[D]) Restore(entries ...*Entry[D]) {
 
 // add makes an entry the last one, and a hold if the rule allows.
 func (q *Queue[D]) add(e *Entry[D]) {
-	if q.Len() == 0 {
-		q.least, q.earliest = driver.Shared, math.MaxInt64
-	}
 	q.entries = append(q.entries, e)
-	q.earliest = min(q.earliest, e.Until)
 	if q.holds == q.Len()-1 && q.fits(e.Limit) {
-		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+		q.holds++
 	}
 }
 
 // fits reports whether one more entry, with this limit, would be a hold behind the holds.
 func (q *Queue[D]) fits(limit int) bool {
-	return q.holds == 0 || q.holds < min(q.least, limit)
+	for _, e := range q.Holds() {
+		limit = min(limit, e.Limit)
+	}
+	return q.holds < limit
 }
 
 // admit makes the holds as many as the rule allows. An entry that ends never makes them fewer. It
@@ -198,7 +179,7 @@ func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
 		if !q.fits(e.Limit) {
 			break
 		}
-		q.holds, q.least = q.holds+1, min(q.least, e.Limit)
+		q.holds++
 		if e.Owner != owner {
 			promoted = append(promoted, *e)
 		}
@@ -224,9 +205,5 @@ func (q *Queue[D]) remove(e *Entry[D]) {
 	q.entries = slices.Delete(q.entries, i, i+1)
 	if i < q.holds {
 		q.holds--
-		q.least = driver.Shared
-		for _, e := range q.Holds() {
-			q.least = min(q.least, e.Limit)
-		}
 	}
 }

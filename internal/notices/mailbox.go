@@ -2,7 +2,6 @@ package notices
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,13 +14,14 @@ type Mailbox struct {
 	Tag func(name, owner string) string
 
 	mu      sync.Mutex
-	entries map[entry]time.Time // that may be notified, and when each is over at the latest
-	fresh   []entry             // those that have no tag yet: most end before a message comes
-	tags    map[string]entry
-	purgeAt int // the number of fresh entries and tags at which those of no entry are deleted
+	entries map[string]entry // that may be notified, by tag
+	purgeAt int              // the number of entries at which those that are over are deleted
 }
 
-type entry struct{ name, owner string }
+type entry struct {
+	name, owner string
+	until       time.Time // when it is over at the latest
+}
 
 // Expect has the notices of an entry passed on for d and a minute. Without a function to pass them
 // to, as at a node of a quorum, that is not worth its cost.
@@ -29,29 +29,25 @@ func (m *Mailbox) Expect(name, owner string, d time.Duration) {
 	if m.None() {
 		return
 	}
-	now, e := time.Now(), entry{name, owner}
+	now, tag := time.Now(), m.Tag(name, owner)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.entries == nil {
-		m.entries, m.tags = map[entry]time.Time{}, map[string]entry{}
+		m.entries = map[string]entry{}
 	}
-	if m.entries[e].IsZero() {
-		m.fresh = append(m.fresh, e)
-	}
-	m.entries[e] = now.Add(d + time.Minute) // A late notice does no harm.
-	if len(m.fresh)+len(m.tags) > m.purgeAt {
-		maps.DeleteFunc(m.entries, func(_ entry, until time.Time) bool { return until.Before(now) })
-		m.fresh = slices.DeleteFunc(m.fresh, func(e entry) bool { return m.entries[e].IsZero() })
-		maps.DeleteFunc(m.tags, func(_ string, e entry) bool { return m.entries[e].IsZero() })
+	m.entries[tag] = entry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
+	if len(m.entries) > m.purgeAt {
+		maps.DeleteFunc(m.entries, func(_ string, e entry) bool { return e.until.Before(now) })
 		m.purgeAt = max(1000, 2*len(m.entries))
 	}
 }
 
 // Forget ends what Expect began.
 func (m *Mailbox) Forget(name, owner string) {
+	tag := m.Tag(name, owner)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, entry{name, owner})
+	delete(m.entries, tag)
 }
 
 // Receive passes on a message: the tag of an entry, and a token or 0 as text. Others may be able to
@@ -60,16 +56,7 @@ func (m *Mailbox) Forget(name, owner string) {
 func (m *Mailbox) Receive(tag, number string) {
 	token, err := strconv.ParseInt(number, 10, 64)
 	m.mu.Lock()
-	if _, ok := m.tags[tag]; !ok {
-		for _, e := range m.fresh {
-			if !m.entries[e].IsZero() {
-				m.tags[m.Tag(e.name, e.owner)] = e
-			}
-		}
-		m.fresh = nil
-	}
-	e := m.tags[tag]
-	expected := !m.entries[e].IsZero()
+	e, expected := m.entries[tag]
 	m.mu.Unlock()
 	if err == nil && token >= 0 && expected {
 		m.Send(e.name, e.owner, token)
