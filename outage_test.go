@@ -660,3 +660,51 @@ func TestOutageBeforeAHold(t *testing.T) {
 		noErr(t, <-next)
 	})
 }
+
+// That a lock of this client was held is believed for a TTL after the last answer at most, and not
+// after its Break.
+func TestHeldUntilTheHeadEnds(t *testing.T) {
+	for how, test := range map[string]struct {
+		wait  time.Duration
+		fault faultstore.Fault
+		end   func(t *testing.T, c *holdfast.Client, lock *holdfast.Lock)
+	}{
+		"released after a long Extend": {9 * time.Second, announce(0), func(t *testing.T, _ *holdfast.Client, lock *holdfast.Lock) {
+			noErr(t, lock.Extend(t.Context(), time.Hour))
+			release(t, lock)
+		}},
+		"broken": {time.Second, faultstore.Hang, func(t *testing.T, c *holdfast.Client, _ *holdfast.Lock) {
+			_, err := c.Break(t.Context(), "a", 0)
+			noErr(t, err)
+		}},
+	} {
+		virtualRun(t, how, func(t *testing.T, ctx context.Context) {
+			c, store := faulty(t, nil)
+			o := &holdfast.Options{TTL: 2 * time.Second, Wait: test.wait}
+			lock := acquire(t, c, "a", o)
+			waited := later(func() error { return failure(c.Acquire(ctx, "a", o)) })
+			store.Set(faultstore.Acquire, test.fault)
+			test.end(t, c, lock)
+			if err := <-waited; errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("%v, want unavailable", err)
+			}
+		})
+	}
+}
+
+// A place is renewed within its time, also while the server announces that it cannot serve now.
+func TestPlaceDuringAnAnnouncedPause(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		server := memstore.New()
+		store := faultstore.Wrap(server)
+		lock := acquire(t, open(t, server, nil), "a", nil)
+		c := open(t, store, nil)
+		store.Once(faultstore.Renew, announce(time.Second))
+		waited := later(func() error { return failure(c.Acquire(ctx, "a", &holdfast.Options{TTL: time.Second})) })
+		time.Sleep(5 * time.Second)
+		release(t, lock)
+		if noErr(t, <-waited); store.Calls(faultstore.Acquire) != 1 {
+			t.Errorf("%d entries were requested, want 1", store.Calls(faultstore.Acquire))
+		}
+	})
+}
