@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -114,6 +115,59 @@ func roleChurn(s *Store, args []string) error {
 		if err := errors.Join(release(s, req), release(s, place)); err != nil {
 			return err
 		}
+	}
+}
+
+// A power loss leaves the folder as it is at some moment while processes use it: it can be used at
+// once after it, all is free, and tokens rise.
+func TestPowerLossWhileRunning(t *testing.T) {
+	losses := 20
+	if os.Getenv("TEST_WHOLE") != "" {
+		losses = 1000
+	}
+	dir, names := t.TempDir(), []string{"a", "b", "c"}
+	last := make([]atomic.Int64, len(names))
+	for i, name := range names {
+		c := start(t, command("churn", dir, "all", name))
+		last[i].Store(c.number())
+		go func() {
+			for rest := bufio.NewScanner(c.lines); rest.Scan(); {
+				if token, err := strconv.ParseInt(rest.Text(), 10, 64); err == nil && len(rest.Text()) == len(fmt.Sprint(last[i].Load())) {
+					last[i].Store(token)
+				}
+			}
+		}()
+	}
+	for n := range losses {
+		time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+		copied, before := filepath.Join(t.TempDir(), "copy"), []int64{last[0].Load(), last[1].Load(), last[2].Load()}
+		if err := os.Mkdir(copied, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files(t, dir) {
+			if file == older || strings.HasPrefix(file, sessionFile("")) {
+				continue // Nobody reads a pipe after it.
+			}
+			contents, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil {
+				writeFile(t, filepath.Join(copied, file), string(contents))
+			} else if !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		f := newFakeHost()
+		f.pass(time.Minute)
+		f.reboot()
+		s := openTestOn(t, f.host(), copied)
+		for rec, err := range s.List(t.Context(), "") {
+			t.Fatalf("after the power loss %d List yields %v, %v", n, rec, err)
+		}
+		for i, name := range names {
+			rises(t, fmt.Sprintf("after the power loss %d", n), &before[i], next(t, s, name))
+		}
+		next(t, s, "all")
+		_ = s.Close()
+		_ = os.RemoveAll(copied)
 	}
 }
 

@@ -100,6 +100,33 @@ func TestWronglyPooled(t *testing.T) {
 	}
 }
 
+// An attempt is not refused because of a hold whose end the server has carried out before, also if
+// its session has not learned of it yet.
+func TestLateReplyToARelease(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Postgres()
+	proxy := faultproxy.Start(t, server.Addr)
+	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, server.Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	var group sync.WaitGroup
+	proxy.Hold(faultproxy.Down)
+	group.Go(func() { release(t, s, req) })
+	release(t, other, takes(t, other, "name"))
+	next := pgtest.Request("name", time.Minute)
+	group.Go(func() {
+		if res, err := s.Acquire(t.Context(), next); err != nil || !res.Granted {
+			t.Errorf("Acquire of the free name: %+v, %v", res, err)
+		}
+	})
+	pgtest.Eventually(t, "entry of the attempt", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.owners[owned{next.Name, next.Owner}] != nil
+	})
+	proxy.Pass(faultproxy.Down)
+	group.Wait()
+}
+
 // A lost reply leaves nobody locked out, whatever it was the reply to.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
