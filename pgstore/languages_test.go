@@ -78,33 +78,27 @@ func count(ctx context.Context, s *Store, rounds int) error {
 func TestSharedRows(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	yes := func(text string) {
+	is := func(want bool, text string) {
 		t.Helper()
-		if !value[bool](t, s, text) {
-			t.Errorf("%s: false", text)
+		if got := value[bool](t, s, text); got != want {
+			t.Errorf("%s: %v", text, got)
 		}
 	}
-	no := func(text string) {
-		t.Helper()
-		if value[bool](t, s, text) {
-			t.Errorf("%s: true", text)
-		}
-	}
-	yes(`SELECT @.acquire_lock('name', 'worker-7', 60, '{"job": "import", "try": 2}')`)
+	is(true, `SELECT @.acquire_lock('name', 'worker-7', 60, '{"job": "import", "try": 2}')`)
 	held := refuse(t, s, "name")
 	if held.Holder != "worker-7" || held.Metadata["job"] != "import" || held.Metadata["try"] != "2" || held.Token == 0 {
 		t.Fatalf("the lock of acquire_lock is shown as %+v", held)
 	}
-	no("SELECT @.acquire_lock('name', 'worker-8')")
+	is(false, "SELECT @.acquire_lock('name', 'worker-8')")
 	if token := value[int64](t, s, "SELECT @.acquire_lock_token('name', 'worker-7')"); token != held.Token {
 		t.Errorf("the same holder's second acquire_lock gives the token %v, want %d as before", token, held.Token)
 	}
-	no("SELECT @.release_lock('name', 'worker-8')")
-	yes("SELECT @.extend_lock('name', 'worker-7', 3600)")
+	is(false, "SELECT @.release_lock('name', 'worker-8')")
+	is(true, "SELECT @.extend_lock('name', 'worker-7', 3600)")
 	if rec := refuse(t, s, "name"); rec.Remaining < 50*time.Minute {
 		t.Errorf("after extend_lock the lock has %v left", rec.Remaining)
 	}
-	yes("SELECT @.release_lock('name', 'worker-7')")
+	is(true, "SELECT @.release_lock('name', 'worker-7')")
 
 	req := request("name", time.Minute)
 	req.Metadata = map[string]string{"job": "report"}
@@ -112,23 +106,23 @@ func TestSharedRows(t *testing.T) {
 	if err != nil || !res.Granted || res.Token <= held.Token {
 		t.Fatalf("Acquire after release_lock: %+v, %v, want a token above %d", res, err, held.Token)
 	}
-	yes("SELECT metadata->>'job' = 'report' FROM @.locks WHERE name = 'name'")
+	is(true, "SELECT metadata->>'job' = 'report' FROM @.locks WHERE name = 'name'")
 	for _, text := range []string{"SELECT @.acquire_lock('name', 'worker-7')", "SELECT @.release_lock('name', 'worker-7')",
 		"SELECT @.release_lock('name', '')", "SELECT @.extend_lock('name', 'worker-7')", "SELECT @.extend_lock('name', '')"} {
-		no(text)
+		is(false, text)
 	}
 	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "name", Owner: req.Owner, Keep: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	no("SELECT @.acquire_lock('name', '" + req.Owner + "')") // The name is kept.
+	is(false, "SELECT @.acquire_lock('name', '"+req.Owner+"')") // The name is kept.
 
 	for i, limit := range []int{2, 2, -1} {
-		yes(fmt.Sprintf("SELECT @.acquire_slot('slots', 'worker-%d', 30, '{}', %d) IS %s NULL", i, limit, map[bool]string{true: "NOT", false: ""}[i < 2]))
+		is(true, fmt.Sprintf("SELECT @.acquire_slot('slots', 'worker-%d', 30, '{}', %d) IS %s NULL", i, limit, map[bool]string{true: "NOT", false: ""}[i < 2]))
 	}
-	no("SELECT @.acquire_lock('slots', 'worker-0')") // Its hold is of another kind.
-	yes("SELECT @.extend_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-0')")
+	is(false, "SELECT @.acquire_lock('slots', 'worker-0')") // Its hold is of another kind.
+	is(true, "SELECT @.extend_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-1') AND @.release_lock('slots', 'worker-0')")
 	for _, ttl := range []string{"30", "30.0", "0.5", "30::smallint", "30::bigint", "30::real", "30::numeric"} {
-		yes("SELECT @.acquire_lock('ttl', 'worker', " + ttl + ") AND @.release_lock('ttl', 'worker')")
+		is(true, "SELECT @.acquire_lock('ttl', 'worker', "+ttl+") AND @.release_lock('ttl', 'worker')")
 	}
 	for _, call := range []string{"repeat('n', 256), 'worker', 30, '{}'", "'name', repeat('h', 256), 30, '{}'",
 		"'name', 'worker', 30, (SELECT jsonb_agg(n) FROM generate_series(1, 10000) AS n)"} {

@@ -53,24 +53,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// loading has all servers answer for so long that they cannot serve, the last of
-// them for half of that.
-func (c cluster) loading(d time.Duration) {
-	for i, s := range c {
-		until := time.Now().Add(d)
-		if i > 0 && i == len(c)-1 {
-			until = time.Now().Add(d / 2)
-		}
-		s.set(func(_ context.Context, op faultstore.Op, apply func()) error {
-			if left := time.Until(until); left > 0 && op != faultstore.Renew {
-				return &driver.RetryError{Err: errors.New("it is loading"), After: left}
-			}
-			apply()
-			return nil
-		})
-	}
-}
-
 // backing makes the place for a conformance test. The faults of the suite meet
 // one node, which must not be noticed.
 func (c cluster) backing(whole bool) drivertest.Backing {
@@ -113,7 +95,21 @@ func (c cluster) backing(whole bool) drivertest.Backing {
 			})
 		}
 	}
-	b.Busy = func(_ testing.TB, _ driver.Store, d time.Duration) { c.loading(d) }
+	b.Busy = func(_ testing.TB, _ driver.Store, d time.Duration) {
+		for i, s := range c { // the last for half of the time
+			until := time.Now().Add(d)
+			if i > 0 && i == len(c)-1 {
+				until = time.Now().Add(d / 2)
+			}
+			s.set(func(_ context.Context, op faultstore.Op, apply func()) error {
+				if left := time.Until(until); left > 0 && op != faultstore.Renew {
+					return &driver.RetryError{Err: errors.New("it is loading"), After: left}
+				}
+				apply()
+				return nil
+			})
+		}
+	}
 	if len(c) > 1 {
 		b.Restart = func(testing.TB) { c[0].restart() }
 	}

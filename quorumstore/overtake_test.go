@@ -18,7 +18,13 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		const node = 0
 		conns := c.connect()
-		conns[node].Set(faultstore.Release, unlessOver)
+		conns[node].Set(faultstore.Release, func(ctx context.Context, _ faultstore.Op, apply func()) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			apply()
+			return nil
+		})
 		s := join(t, conns)
 		cycle := func(holder string, there, back time.Duration) {
 			conns[node].Set(faultstore.Acquire, slow(there, back))
@@ -49,15 +55,6 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			}
 		}
 	})
-}
-
-// unlessOver is the fault of requests that are not sent when their context is over.
-func unlessOver(ctx context.Context, _ faultstore.Op, apply func()) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	apply()
-	return nil
 }
 
 // A Release with Keep reports the hold that it ends, and keeps the name, also if a renewal under
