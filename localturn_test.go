@@ -17,22 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/memstore"
 )
 
-// busy has goroutines of a Client hold a lock again and again, each time for hold, until ctx ends.
-func busy(t *testing.T, ctx context.Context, c *holdfast.Client, hold time.Duration) *sync.WaitGroup {
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				if lock, err := c.Acquire(ctx, "a", nil); err == nil {
-					time.Sleep(hold)
-					release(t, lock)
-				}
-			}
-		})
-	}
-	return &group
-}
-
 // Another Client that waits has the lock after one turn and one hold, however many goroutines wait
 // here.
 func TestOtherClientsAfterALocalTurn(t *testing.T) {
@@ -41,7 +25,18 @@ func TestOtherClientsAfterALocalTurn(t *testing.T) {
 			store := memstore.New()
 			other := open(t, store, nil)
 			busyCtx, cancel := context.WithCancel(ctx)
-			group := busy(t, busyCtx, open(t, store, nil), hold)
+			c := open(t, store, nil)
+			var group sync.WaitGroup
+			for range 4 {
+				group.Go(func() {
+					for busyCtx.Err() == nil {
+						if lock, err := c.Acquire(busyCtx, "a", nil); err == nil {
+							time.Sleep(hold)
+							release(t, lock)
+						}
+					}
+				})
+			}
 			for range 20 {
 				noErr(t, within(t, 0, 10*ms+hold, func() error { return other.Do(ctx, "a", nil, nothing) }))
 				time.Sleep(20 * ms)

@@ -159,7 +159,12 @@ func TestPing(t *testing.T) {
 	}
 	for name, test := range cases {
 		virtualRun(t, name, func(t *testing.T, ctx context.Context) {
-			c, store := faulty(t, &holdfast.Config{Prefix: "p:", Metadata: map[string]string{"k": "v"}, Hooks: requestHooks(t)})
+			hooks := holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+				if e.Kind != holdfast.EventRequest {
+					t.Errorf("event: %v", e.Kind)
+				}
+			}}
+			c, store := faulty(t, &holdfast.Config{Prefix: "p:", Metadata: map[string]string{"k": "v"}, Hooks: hooks})
 			if test.op != "" {
 				store.Set(test.op, test.fault)
 			}
@@ -196,21 +201,6 @@ func TestPing(t *testing.T) {
 		noErr(t, c.Close())
 		wantErr(t, c.Ping(ctx), holdfast.ErrClosed)
 	})
-}
-
-// requestHooks fail the test for every event that is no request.
-func requestHooks(t *testing.T) holdfast.Hooks {
-	return holdfast.Hooks{
-		Start: func(ctx context.Context, s holdfast.Start) context.Context {
-			t.Errorf("start of %+v", s)
-			return ctx
-		},
-		Event: func(_ context.Context, e holdfast.Event) {
-			if e.Kind != holdfast.EventRequest {
-				t.Errorf("event: %v", e.Kind)
-			}
-		},
-	}
 }
 
 func TestLocks(t *testing.T) {

@@ -24,20 +24,6 @@ func TestReadmePrograms(t *testing.T) {
 		t.Fatalf("%d blocks of Go in the README, want one, a whole program", len(blocks))
 	}
 	program, _, _ := strings.Cut(blocks[0], "```")
-	executable := build(t, program)
-	for _, url := range []string{"redis://" + servers.StartRedis(t).Addr, "file:" + t.TempDir()} {
-		cmd := exec.Command(executable)
-		cmd.Env = append(os.Environ(), "LOCKS_URL="+url)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "the lock is ours, its token is 1") || !strings.Contains(string(out), "the result is <nil>") {
-			t.Errorf("with %s it ends with %v and says:\n%s", url, err, out)
-		}
-	}
-}
-
-// build compiles a program with this module, and returns the path of the executable.
-func build(t *testing.T, program string) string {
-	t.Helper()
 	source := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
 		t.Fatal(err)
@@ -46,7 +32,14 @@ func build(t *testing.T, program string) string {
 	if out, err := exec.Command("go", "build", "-o", executable, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return executable
+	for _, url := range []string{"redis://" + servers.StartRedis(t).Addr, "file:" + t.TempDir()} {
+		cmd := exec.Command(executable)
+		cmd.Env = append(os.Environ(), "LOCKS_URL="+url)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "the lock is ours, its token is 1") || !strings.Contains(string(out), "the result is <nil>") {
+			t.Errorf("with %s it ends with %v and says:\n%s", url, err, out)
+		}
+	}
 }
 
 // TestReadmeCommands runs the commands of the README as they stand, with stubs for the programs of
