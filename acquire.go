@@ -151,7 +151,7 @@ func (l *lease) run() error {
 			if !l.confirmed && l.look == noLook { // It has the time of its place, and soon its TTL.
 				l.due = now + min(max(c.config.LocalTurn, shortHold), (deadline-now)/3)
 			}
-			l.lookAt(now, l.due)
+			l.checkAt(now, l.due)
 			if q.head == nil && exclusive { // It came without a place.
 				q.head = l
 			}

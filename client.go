@@ -129,7 +129,7 @@ func (c *Client) releaseLeases(reason *error) error {
 				return !lock.working
 			})
 			l.state = winding
-			l.lookAt(now, l.due)
+			l.checkAt(now, l.due)
 		case l.isHeld():
 			l.end(reason)
 			idle = append(idle, l)

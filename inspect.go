@@ -74,9 +74,10 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 // with 0 it may.
 //
 // The context of the holder ends as soon as it is notified, where the store does that, and with its
-// next renewal otherwise, at most a third of its TTL later: until then its work goes on, and only a
-// fencing token keeps it from doing harm. A lock that is passed on among the goroutines of a Client
-// (see Config.LocalTurn) is broken by the token of each of them.
+// next renewal otherwise, at most a third of its TTL later, or with NoRenew at its deadline. Until
+// then its work goes on, and only a fencing token keeps it from doing harm. A lock that is passed
+// on among the goroutines of a Client (see Config.LocalTurn) is broken by the token of each of
+// them.
 //
 // If the error is ErrUnavailable, the lock may have been broken or not. With a token, it is
 // harmless to repeat the call. A token below 0 is [ErrInvalid].

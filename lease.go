@@ -196,7 +196,8 @@ func (l *lease) awaitFinish() error {
 
 // giveBack releases a hold that its holder has ended, or with pass passes it on if that is safe. It
 // finishes the lease and reports the end. With keepUntil, a reading of the clock, the name stays
-// taken until then. The caller holds c.mu, which giveBack unlocks.
+// taken until then. The caller holds c.mu since before end, and giveBack unlocks it: a notice in
+// between would be dropped, and a broken lease passed on.
 //
 // The next caller in line gets a lease under its next token, without a request, in the local turn,
 // which lasts Config.LocalTurn from the grant of the store. After it all Clients compete at the
@@ -214,7 +215,7 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 		next.state, next.since = held, now
 		next.tokens.own++
 		next.deadline.Store(l.deadline.Load())
-		next.lookAt(now, l.due)
+		next.checkAt(now, l.due)
 	} else {
 		for l.inFlight > 0 { // Nothing is written after the release.
 			c.changed.Wait()

@@ -67,8 +67,8 @@ func (l *Lock) Deadline() time.Time {
 	return l.c.clock.time(time.Duration(l.lease.deadline.Load()))
 }
 
-// Since returns when this Client got the lock: when it received the grant, or, of an adopted lock,
-// the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it is right
+// Since returns when this Client got the lock: when it received the grant, when the lock was passed
+// on, or, of an adopted lock, the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it is right
 // after a step of the wall clock, too.
 func (l *Lock) Since() time.Time { return l.c.clock.time(l.lease.since) }
 

@@ -194,9 +194,9 @@ func (r *sentRequest) apply(now time.Duration, entry driver.Entry, err error) dr
 		l.look = failed
 		switch {
 		case again:
-			l.lookAt(now, now)
+			l.checkAt(now, now)
 		case !l.options.NoRenew || r.look != noLook: // else Extend has failed, which its caller repeats
-			l.lookAt(now, min(l.due, now+jitter(max(min(ttl/16, left/4), time.Millisecond))))
+			l.checkAt(now, min(l.due, now+jitter(max(min(ttl/16, left/4), time.Millisecond))))
 		}
 	case state == driver.Lost && l.ticket != nil && calling:
 		l.err = errTicketExpired
@@ -229,7 +229,7 @@ func (r *sentRequest) apply(now time.Duration, entry driver.Entry, err error) dr
 			l.due = now
 		}
 		if !calling {
-			l.lookAt(now, l.due)
+			l.checkAt(now, l.due)
 		}
 	}
 	return state
@@ -265,7 +265,7 @@ func (l *lease) noteNotice(token int64) {
 	case l.state == held:
 		l.look = noticed
 		if l.inFlight == 0 { // else the answer under way leads to the look
-			l.lookAt(now, now)
+			l.checkAt(now, now)
 		}
 		return
 	case (l.state == requesting || l.state == waiting) && l.place > 0 && token != 0 &&
@@ -303,10 +303,10 @@ func (s *schedule) sift(i int, l *lease) {
 	s.heap[i], l.index = l, i
 }
 
-// lookAt puts a hold into the schedule, or moves it there, to be checked at due, or at its deadline
+// checkAt puts a hold into the schedule, or moves it there, to be checked at due, or at its deadline
 // if that comes first. MaxHold bounds the deadline. A hold that is not to be renewed is checked at
 // its deadline alone, unless something of it is not known. The caller holds c.mu.
-func (l *lease) lookAt(now, due time.Duration) {
+func (l *lease) checkAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew || l.state == winding
 	if most := l.options.MaxHold; most > 0 && deadline-l.since >= most {
