@@ -482,3 +482,53 @@ func TestSequenceIsAltered(t *testing.T) {
 		t.Errorf("the hold from before is %v", got)
 	}
 }
+
+// A Release of what the server does not have any more reports no hold.
+func TestReleaseOfNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	s.sessions[0].mu.Lock()
+	_, err := s.sessions[0].conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()")
+	s.sessions[0].mu.Unlock()
+	if err != nil || release(t, s, req) {
+		t.Errorf("Release after pg_advisory_unlock_all, %v, reports a hold", err)
+	}
+}
+
+// A hold whose Release has no answer is not renewed any more.
+func TestUnansweredRelease(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
+	s := open(t, proxy.Addr(), keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	proxy.Hold(faultproxy.Down)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil {
+		t.Error("Release of a silent server: no error")
+	}
+	if got := stateOf(t, s, req); got != driver.Lost {
+		t.Errorf("after the Release the hold is %v, want lost", got)
+	}
+	proxy.Pass(faultproxy.Down)
+	takes(t, s, "name")
+}
+
+// The timeouts that the user has set, and that of a batch, end neither a wait nor a hold.
+func TestTimeoutsOfTheUser(t *testing.T) {
+	t.Parallel()
+	s := New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres"), "statement_timeout=300", "lock_timeout=300", "idle_session_timeout=600"), keysOf(t))
+	t.Cleanup(func() { _ = s.Close() })
+	holder := grant(t, s, "name", time.Minute)
+	waiter := queue(t, s, "name")
+	pgtest.Eventually(t, "long wait", func() bool {
+		locks := locksOn(t, s, "name")
+		return len(locks) == 2 && time.Since(locks[1].Since) > batchTimeout+200*time.Millisecond && !locks[1].Granted
+	})
+	for req, want := range map[*driver.Request]driver.State{&holder: driver.Held, &waiter: driver.Waiting} {
+		if got := stateOf(t, s, *req); got != want {
+			t.Errorf("there is %v, want %v", got, want)
+		}
+	}
+}
