@@ -8,8 +8,8 @@ import "time"
 var suspendedTime func() time.Duration
 
 // A clock measures the time since its client was made, at a rate that steps of the wall clock do
-// not change. It includes suspends with useBootClock. Its readings are durations since its base, and
-// a deadline is such a reading. They are greater than zero; zero means never.
+// not change. It includes suspends with useBootClock. Its readings are durations since its base,
+// and a deadline is such a reading. They are greater than zero; zero means never.
 type clock struct {
 	base          time.Time
 	suspendedBase time.Duration // suspendedTime at base

@@ -68,8 +68,8 @@ func (l *Lock) Deadline() time.Time {
 }
 
 // Since returns when this Client got the lock: when it received the grant, when the lock was passed
-// on, or, of an adopted lock, the proof that the hold lasts. It carries a monotonic reading, so that time.Since of it is right
-// after a step of the wall clock, too.
+// on, or, of an adopted lock, the proof that the hold lasts. It carries a monotonic reading, so
+// that time.Since of it is right after a step of the wall clock, too.
 func (l *Lock) Since() time.Time { return l.c.clock.time(l.lease.since) }
 
 // String returns the name and the token, for messages.

@@ -23,9 +23,9 @@
 //
 // Fencing tokens rise strictly for each name. A token is the sum of the revision that has made the
 // entry and a number that the first client of a prefix has written, by its clock, in microseconds
-// since 1970: so tokens are above those of a cluster that has lost its data, and of the store before etcd. When
-// a prefix is used again after another store, its key "base" must be deleted first. A cluster is a
-// quorum itself, and no node of one (package quorumstore).
+// since 1970: so tokens are above those of a cluster that has lost its data, and of the store
+// before etcd. When a prefix is used again after another store, its key "base" must be deleted
+// first. A cluster is a quorum itself, and no node of one (package quorumstore).
 //
 // # What can go wrong
 //

@@ -25,9 +25,9 @@
 // Fencing tokens rise strictly for each name, and across all of a name's history: release, expiry,
 // break, crash, reboot, power loss, and a wall clock that is set back. They follow the time of day
 // in microseconds. Each reboot, and each flush that fails, can put them ten minutes ahead of it, or
-// further ahead. The Floor of a request raises
-// those of some other names, too. After a power loss they need a file system that keeps the name of
-// a new file with an fsync of its contents, as those with a journal do.
+// further ahead. The Floor of a request raises those of some other names, too. After a power loss
+// they need a file system that keeps the name of a new file with an fsync of its contents, as those
+// with a journal do.
 //
 // Expiry is counted on the boot clock, which goes on while the host is suspended. The wall clock
 // tells one boot from the next in containers that have a boot id of their own (LXC, Incus,

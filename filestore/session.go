@@ -70,7 +70,8 @@ var errDead = errors.New("the process has ended")
 
 // reach sends a notice, or none if it is "", to a session, and reports whether its process may be
 // alive. It removes the file of a dead one. An error, such as that this process can open no more
-// files, leaves the process for alive. A notice that is lost costs the owner of the entry some time.
+// files, leaves the process for alive. A notice that is lost costs the owner of the entry some
+// time.
 func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {

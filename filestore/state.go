@@ -72,8 +72,8 @@ func (st *state) isAlive(id string) bool {
 }
 
 // bury drops what has ended, and the entries of dead processes right before the actor. It looks at
-// the holds and the first place, and for a later place at the one before it. It reports whether it has dropped one
-// of a dead process. Those elsewhere are dropped by the places right behind them.
+// the holds and the first place, and for a later place at the one before it. It reports whether it
+// has dropped one of a dead process. Those elsewhere are dropped by the places right behind them.
 func (st *state) bury() (found bool) {
 	for again := true; again; {
 		again = false

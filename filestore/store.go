@@ -179,8 +179,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store]. The holds and places of this Store end with it, save
-// detached holds. If the disk hangs, Close returns an error after 3 s.
+// Close implements [driver.Store]. The holds and places of this Store end with it, save detached
+// holds. If the disk hangs, Close returns an error after 3 s.
 func (s *Store) Close() error {
 	if s.isClosing.Swap(true) {
 		return nil
@@ -213,7 +213,7 @@ func (s *Store) Close() error {
 func (s *Store) isClosed() bool { return s.closing.Err() != nil }
 
 // errHangs is why a request takes longer than microseconds.
-var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, or a process is stopped in a request")
+var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, or a process is stopped in the middle of a request")
 
 // do makes a request on a goroutine of its own, since it may hang. With makes, the folder, the
 // session and the file are made if they are missing. When ctx ends first, the outcome is not known.
