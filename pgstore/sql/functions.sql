@@ -1,8 +1,9 @@
 -- The verbs. Each takes arrays in the order of the names, and the usual plan locks their rows in
--- that order. If another plan does not, the server ends the deadlock. A name is changed under the lock of its row, and an end is
--- counted from the time at which that is locked. A function waits for each row for lock_timeout at
--- most, and returns whom to notify after the commit (see tell). @verb@ is the language, with
--- settings (verbSQL). Every column has its table in front: a bare name is a variable.
+-- that order. If another plan does not, the server ends the deadlock. A name is changed under the
+-- lock of its row, and an end is counted from the time at which that is locked. A function waits
+-- for each row for lock_timeout at most, and returns whom to notify after the commit (see tell).
+-- @verb@ is the language, with settings (verbSQL). Every column has its table in front: a bare name
+-- is a variable.
 --
 CREATE OR REPLACE FUNCTION micros(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE AS $$ SELECT (extract(epoch FROM p_time)::double precision * 1000000)::bigint $$

@@ -1,7 +1,7 @@
 -- The locks. The row of a free name stays for a while, since it has the last token of the name.
--- Most updates stay within their page: pages are half empty, and no index has a column that changes.
--- The columns that an update changes are beside each other, since the log has only that part of a
--- row. Vacuum starts after a number of updates, whatever their share of the rows.
+-- Most updates stay within their page: pages are half empty, and no index has a column that
+-- changes. The columns that an update changes are beside each other, since the log has only that
+-- part of a row. Vacuum starts after a number of updates, whatever their share of the rows.
 CREATE TABLE IF NOT EXISTS locks (
     name       text COLLATE "C" PRIMARY KEY,
     owner      text,                           -- the secret of the owner; null: nobody

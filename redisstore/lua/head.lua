@@ -4,8 +4,9 @@
 -- that sets `offset`, how many keys are before those of the locks.
 --
 -- KEYS: of Acquire, the counter and the tokens ahead of it; then all locks, their queues, and their
--- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls
--- of this run have in common: guard in ms, replicas, and what the verb's file says; then each lock's words.
+-- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls of
+-- this run have in common: guard in ms, replicas, and what the verb's file says; then each lock's
+-- words.
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 local guard, replicas, common = match(ARGV[1], '^(%d+) (%d+) (.*)$')
 local locks = math.floor((#KEYS - offset) / 3)
