@@ -16,7 +16,7 @@ const (
 	// maxFreedPlace where a store outside of the process ends what a dead process has left: only a
 	// waiter that hangs delays others there, and each renewal costs processes that wait.
 	maxPlaceTTL   = 5 * time.Second
-	maxFreedPlace = 24 * time.Second
+	maxFreedPlace = 30 * time.Second
 
 	// shortHold is how soon a hold granted by a notice is renewed for its TTL: most end before.
 	shortHold = 100 * time.Millisecond

@@ -21,7 +21,7 @@ type Options struct {
 	// unreachable holder is replaced. It does not limit how long the work takes, since locks are
 	// renewed. From driver.MinTTL (10 ms) to driver.MaxTTL (a year); 0 means Config.TTL. Below a
 	// second, a busy machine or network may lose the lock. A lock that was waited for in the queue
-	// of a store has a shorter lease until its first renewal, 5 s at most (24 s in files), unless
+	// of a store has a shorter lease until its first renewal, 5 s at most (30 s in files), unless
 	// NoRenew, Detached or MaxHold is set.
 	TTL time.Duration
 

@@ -12,9 +12,9 @@
 // Holder crash: the kernel closes the files of a process that dies, SIGKILL included. Its locks are
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
 // its time: the first every 0.1 s, the second every 0.4 s, the eighth every 6.4 s, those behind
-// every 8 s at most. A place that moves up keeps the time of its last position once. Each of a
+// every 10 s at most. A place that moves up keeps the time of its last position once. Each of a
 // hundred in one Store looks once a second at most. A process that hangs or is stopped keeps its
-// locks until their TTL, and a place for 24 s at most. A detached hold, and a keep, outlive their
+// locks until their TTL, and a place for 30 s at most. A detached hold, and a keep, outlive their
 // process.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
