@@ -366,7 +366,7 @@ func (l *lease) noteFailure(now, sent time.Duration, err error) time.Duration {
 			q.outageFrom = max(q.outageFrom, now+later.After)
 		}
 		if later.After > 0 {
-			pause = min(later.After, time.Second, l.options.TTL/3) + jitter(4*time.Millisecond)
+			pause = min(later.After, time.Second, max(l.options.TTL/3, soon)) + jitter(4*time.Millisecond)
 		}
 	}
 	unavailable := storeError(context.Background(), err) // l.ctx may have ended just now

@@ -216,3 +216,25 @@ func TestCancelledAcquireAll(t *testing.T) {
 		})
 	}
 }
+
+// A reentrant set joins what its Client has, and leaves it alone when it fails.
+func TestReentrantSet(t *testing.T) {
+	virtual(t, func(t *testing.T, ctx context.Context) {
+		store := memstore.New()
+		c, other := open(t, store, nil), open(t, store, nil)
+		re := &holdfast.Options{Reentrant: true}
+		outer := acquire(t, c, "a", re)
+		lock := acquire(t, other, "c", nil)
+		wantErr(t, failure(c.TryAcquireAll(ctx, abc, re)), holdfast.ErrHeld)
+		free(t, c, "b")
+		noErr(t, outer.Err())
+		release(t, lock)
+		set := acquireAll(t, c, abc, re)
+		if set.Tokens()["a"] != outer.Token() {
+			t.Error("the set did not join the outer lock")
+		}
+		release(t, outer)
+		noErr(t, set.Err())
+		noErr(t, set.Release())
+	})
+}

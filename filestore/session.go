@@ -48,7 +48,7 @@ func sessionFile(id string) string { return "session-" + id }
 // openSession makes the session of this Store.
 func (f *folder) openSession() (*session, error) {
 	_ = f.Mkdir(older, 0o700)
-	for tries := 3; ; tries-- {
+	for tries := 9; ; tries-- {
 		id := rand.Text()
 		file, err := f.makeInbox(sessionFile(id))
 		if err != nil && tries > 0 { // Another Store has swept it, or dead sessions have filled the disk.

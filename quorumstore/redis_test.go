@@ -37,7 +37,8 @@ func TestRedis(t *testing.T) {
 	all := servers.StartRedises(t, 5, "--tcp-backlog", "4096")
 	all[0].Kill()
 	all[1].Pause()
-	slow := faultproxy.Start(t, all[2].Addr)
+	// What the slow one says still counts for a vote: the death of the first is found later.
+	dead, slow := faultproxy.Start(t, all[0].Addr), faultproxy.Start(t, all[2].Addr)
 	slow.Delay(faultproxy.Up, 0, 10*time.Millisecond)
 	var places atomic.Int64
 	drivertest.Run(t, drivertest.Harness{Walk: os.Getenv("TEST_WHOLE") == "", Slow: true, New: func(testing.TB) drivertest.Backing {
@@ -45,7 +46,7 @@ func TestRedis(t *testing.T) {
 		return drivertest.Backing{
 			Open: func(tb testing.TB) driver.Store {
 				var nodes []driver.Store
-				for _, addr := range []string{all[0].Addr, all[1].Addr, slow.Addr(), all[3].Addr, all[4].Addr} {
+				for _, addr := range []string{dead.Addr(), all[1].Addr, slow.Addr(), all[3].Addr, all[4].Addr} {
 					client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialTimeout: patient, DialerRetries: 1})
 					tb.Cleanup(func() { _ = client.Close() }) // Nothing is under way that matters.
 					nodes = append(nodes, redisstore.New(client, &redisstore.Options{Prefix: prefix}))

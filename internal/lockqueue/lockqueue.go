@@ -60,7 +60,7 @@ func (q *Queue[D]) Acquire(
 		return own, promoted, err
 	}
 	switch {
-	case q.holds == q.Len() && q.fits(e.Limit):
+	case q.holds == q.Len() && q.holds < min(q.leastLimit(), e.Limit):
 		own.State = driver.Held
 	case req.Place > 0:
 		own.State = driver.Waiting
@@ -70,7 +70,7 @@ func (q *Queue[D]) Acquire(
 	}
 	own.Token = e.Token
 	c.Last = e.Token + int64(e.Tokens) - 1
-	q.add(&e)
+	q.Restore(&e)
 	return own, promoted, nil
 }
 
@@ -150,36 +150,35 @@ func (q *Queue[D]) Len() int { return len(q.entries) }
 
 // Restore adds entries with rising tokens above all others. The Queue keeps them.
 func (q *Queue[D]) Restore(entries ...*Entry[D]) {
-	q.entries = slices.Grow(q.entries, len(entries))
-	for _, e := range entries {
-		q.add(e)
-	}
+	q.entries = append(q.entries, entries...)
+	q.extend()
 }
 
-// add makes an entry the last one, and a hold if the rule allows.
-func (q *Queue[D]) add(e *Entry[D]) {
-	q.entries = append(q.entries, e)
-	if q.holds == q.Len()-1 && q.fits(e.Limit) {
-		q.holds++
-	}
-}
-
-// fits reports whether one more entry, with this limit, would be a hold behind the holds.
-func (q *Queue[D]) fits(limit int) bool {
+// leastLimit returns the least Limit of the holds.
+func (q *Queue[D]) leastLimit() int {
+	least := driver.Shared
 	for _, e := range q.Holds() {
-		limit = min(limit, e.Limit)
+		least = min(least, e.Limit)
 	}
-	return q.holds < limit
+	return least
 }
 
-// admit makes the holds as many as the rule allows. An entry that ends never makes them fewer. It
-// returns copies of those that are new, except that of an owner.
-func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
+// extend makes the holds as many as the rule allows. An entry that ends never makes them fewer.
+func (q *Queue[D]) extend() {
+	least := q.leastLimit()
 	for _, e := range q.entries[q.holds:] {
-		if !q.fits(e.Limit) {
+		if least = min(least, e.Limit); q.holds >= least {
 			break
 		}
 		q.holds++
+	}
+}
+
+// admit extends the holds, and returns copies of those that are new, except that of an owner.
+func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
+	was := q.holds
+	q.extend()
+	for _, e := range q.entries[was:q.holds] {
 		if e.Owner != owner {
 			promoted = append(promoted, *e)
 		}

@@ -532,3 +532,22 @@ func TestTimeoutsOfTheUser(t *testing.T) {
 		}
 	}
 }
+
+// An attempt whose entry has ended before it is sent takes nothing: nobody would give it back.
+func TestAttemptAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	key, _ := s.options.Keys("name")
+	e := &entry{owned: owned{"name", "owner"}, key: key, cancel: func() {}, until: time.Now().Add(time.Minute)}
+	if err := s.enter(e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.end(t.Context(), e.owned); err != nil {
+		t.Fatal(err)
+	}
+	c := &call{function: try, entry: e, ttl: time.Minute}
+	if err := e.session.do(t.Context(), c); err != nil || c.done {
+		t.Errorf("the attempt is granted, %v", err)
+	}
+	grant(t, other, "name", time.Minute)
+}

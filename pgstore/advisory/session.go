@@ -100,7 +100,7 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	st := s.store
 	st.mu.Lock()
 	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
-		if c.function == try && s.keys[c.entry.key] == nil {
+		if c.function == try && s.keys[c.entry.key] == nil && st.owners[c.entry.owned] == c.entry { // else it has ended
 			s.keys[c.entry.key] = c.entry
 		}
 		return c.function == ping || s.keys[c.entry.key] != c.entry

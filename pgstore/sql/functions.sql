@@ -376,7 +376,8 @@ DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
 BEGIN
-    DELETE FROM places AS p WHERE p.expires <= v_idle; -- also those behind one that lives on
+    DELETE FROM places AS p WHERE p.expires <= v_idle AND p.name IN ( -- also those behind one that lives on
+        SELECT l.name FROM locks AS l WHERE l.name IN (SELECT d.name FROM places AS d WHERE d.expires <= v_idle) LIMIT 1000 FOR UPDATE SKIP LOCKED);
     PERFORM settle(o.name, '') FROM (SELECT l.name FROM locks AS l WHERE l.others AND l.expires <= v_idle LIMIT 1000 FOR UPDATE SKIP LOCKED) AS o;
     DELETE FROM locks AS l WHERE l.name IN (
         SELECT o.name FROM locks AS o WHERE NOT o.others AND o.expires <= v_idle AND o.last_token < micros(v_idle) LIMIT 10000 FOR UPDATE SKIP LOCKED);
