@@ -119,8 +119,8 @@ func TestWaiterNeedsNoNotice(t *testing.T) {
 	}
 }
 
-// The pauses of a waiter without a notice grow to Backoff.Max. Each is drawn from the upper half, so
-// that 200 of them take about three quarters of the longest time.
+// The pauses of a waiter without a notice grow to Backoff.Max. Each is drawn from the upper half,
+// so that 200 of them take about three quarters of the longest time.
 func TestPausesOfAWaiter(t *testing.T) {
 	for _, kind := range []string{"no queue", "no notices"} {
 		for _, greatest := range []time.Duration{250 * ms, time.Second} {

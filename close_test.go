@@ -89,7 +89,8 @@ func TestCloseOfAHungStoreIsBounded(t *testing.T) {
 }
 
 // Close and ReleaseAll release other locks at once, wait for the work under a lock until the lock's
-// deadline and no longer, and renew nothing meanwhile. An Extend that is under way moves no deadline.
+// deadline and no longer, and renew nothing meanwhile. An Extend that is under way moves no
+// deadline.
 func TestCloseWaitsForWorkUntilTheDeadline(t *testing.T) {
 	for name, end := range endings {
 		for _, length := range []time.Duration{5 * time.Second, time.Hour} {

@@ -117,7 +117,7 @@ func runLocked(ctx context.Context, key any, held heldLock, locks []*Lock, work 
 	case err == nil:
 		return lockErr
 	}
-	return fmt.Errorf("%w (and %w)", err, lockErr) // on one line
+	return fmt.Errorf("%w (and %w)", err, lockErr) // errors.Join would put them on two lines
 }
 
 // FromContext returns the Lock under which [Client.Do] or [Lock.Do] runs the work that was passed

@@ -303,9 +303,9 @@ func (s *schedule) sift(i int, l *lease) {
 	s.heap[i], l.index = l, i
 }
 
-// checkAt puts a hold into the schedule, or moves it there, to be checked at due, or at its deadline
-// if that comes first. MaxHold bounds the deadline. A hold that is not to be renewed is checked at
-// its deadline alone, unless something of it is not known. The caller holds c.mu.
+// checkAt puts a hold into the schedule, or moves it there, to be checked at due, or at its
+// deadline if that comes first. MaxHold bounds the deadline. A hold that is not to be renewed is
+// checked at its deadline alone, unless something of it is not known. The caller holds c.mu.
 func (l *lease) checkAt(now, due time.Duration) {
 	c, s := l.c, &l.c.schedule
 	deadline, last := time.Duration(l.deadline.Load()), l.options.NoRenew || l.state == winding

@@ -198,8 +198,8 @@ func (d *detour) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return new(net.Dialer).DialContext(ctx, network, p.Addr())
 }
 
-// occupy leaves under a name what one of the strangers leaves, with the expiry that it has, with one
-// that is far away, or with one beyond all bounds; or a key of a wrong type beside the lock.
+// occupy leaves under a name what one of the strangers leaves, with the expiry that it has, with
+// one that is far away, or with one beyond all bounds; or a key of a wrong type beside the lock.
 func occupy(server *servers.Redis, prefix, name string, way int) bool {
 	key, beside := prefix+name, []string{queueInfix, entriesInfix}
 	ends := []string{"", "253402400000000", "9000000000000000"}

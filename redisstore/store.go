@@ -43,9 +43,9 @@ type Options struct {
 	// MinReplicas is how many replicas must have confirmed an acquisition, a renewal, or a release
 	// that keeps the name, before it counts (by WAIT). One that was not confirmed within
 	// ReplicaTimeout is reported as unknown. While fewer replicas are connected and have reported
-	// within 11 s, nothing is granted at all. It costs an INFO for each run of a script. It makes
-	// it less likely that a failover forgets locks, and does not rule it out. 0 means none. Not
-	// available on a cluster.
+	// within 11 s, nothing is granted at all, and a request for a name that has no hold gets no
+	// place. It costs an INFO for each run of a script. It makes it less likely that a failover
+	// forgets locks, and does not rule it out. 0 means none. Not available on a cluster.
 	MinReplicas int
 
 	// ReplicaTimeout bounds the wait for replicas; 0 means 500 ms.
