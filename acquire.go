@@ -179,7 +179,8 @@ func (l *lease) run() error {
 }
 
 // ask requests an entry for a new owner. The reading sent is not after the sending. If the lease
-// can be passed on to the line, the entry gets tokens for that.
+// can be passed on to the line, the entry gets tokens for that. The reading that it returns does not
+// count a suspend since sent: the boot clock is slow, and the holder reads it.
 func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	c, o, q := l.c, &l.options, l.queue
 	r := sentRequest{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}
@@ -194,11 +195,12 @@ func (l *lease) ask(sent time.Duration) (now time.Duration) {
 		Tokens: l.tokens.count, Detached: o.Detached, Metadata: o.Metadata,
 	}
 	c.mu.Unlock()
+	began := time.Now()
 	res, err := request(c, l.ctx, "acquire", min(c.config.RequestTimeout, o.TTL), func(ctx context.Context) (driver.Result, error) {
 		return c.store.Acquire(ctx, req)
 	})
 	c.mu.Lock()
-	now = c.clock.now()
+	now = sent + time.Since(began)
 	entry := driver.Entry{Token: res.Token}
 	switch {
 	case err != nil:

@@ -204,10 +204,14 @@ func (l *lease) awaitFinish() error {
 // store. A lease that is passed on is surely held: no renewal is due, in flight, or has failed, no
 // notice has come, and no Extend has made it longer than its TTL.
 func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
-	c, q, now := l.c, l.queue, l.c.clock.now()
+	c, q, began := l.c, l.queue, time.Now()
 	c.activeCalls.Add(1) // Close waits for the release and the hook.
 	defer c.activeCalls.Done()
-	if pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed && now < min(q.turnEnd, l.due, time.Duration(l.deadline.Load())) &&
+	var now time.Duration
+	if pass = pass && keepUntil == 0 && q.head == l && len(q.line) > 0 && !c.closed; pass {
+		now = c.clock.now()
+	}
+	if pass && now < min(q.turnEnd, l.due, time.Duration(l.deadline.Load())) &&
 		l.inFlight == 0 && l.look == noLook && l.longest <= l.options.TTL && l.tokens.has(l.tokens.own+1) &&
 		l.options.passableTo(&q.line[0].options) {
 		next := q.line[0]
@@ -239,12 +243,12 @@ func (l *lease) giveBack(keepUntil time.Duration, pass bool) (result error) {
 		return result
 	}
 	ended := c.clock.now()
-	event := Event{Kind: EventReleased, Held: ended - l.since, Took: ended - now, Err: result}
+	event := Event{Kind: EventReleased, Held: ended - l.since, Took: time.Since(began), Err: result}
 	switch {
 	case errors.Is(result, ErrLost):
 		event.Kind = EventLost
 	case keepUntil != 0:
-		event.Kind, event.Left = EventKept, keepUntil-now
+		event.Kind, event.Left = EventKept, keepUntil-ended+event.Took
 	}
 	l.emit(event)
 	return result

@@ -60,9 +60,9 @@ func (noRetry) NoRetry() bool { return true }
 // A call is what a script is to do with one lock.
 type call struct {
 	runKey
-	lock, queue, entries string   // the keys of this one
-	order                string   // the name of the call for its sender; "" for one without an order
-	words                []string // for this lock: see the files of the scripts
+	lock, queue, entries string    // the keys of this one
+	order                string    // the name of the call for its sender; "" for one without an order
+	words                [2]string // for this lock, as many as args says: see the files of the scripts
 
 	reply       any
 	err         error
@@ -183,7 +183,7 @@ func (s *Store) words(r *scriptRun, inFull bool) []any {
 	words[2] = len(words) - 3
 	words = append(words, &r.common)
 	for _, c := range r.calls {
-		for i := range c.words {
+		for i := range c.args {
 			words = append(words, &c.words[i])
 		}
 	}

@@ -61,7 +61,8 @@ func (s *Store) senderOf(ctx context.Context, lock string) *batch.Queue[*call] {
 // single server has the same counter then. With every other prefix the server refuses it, since the
 // counter and the tokens ahead are in different slots.
 func (s *Store) newCall(script *script, common, name string, words ...string) *call {
-	c := &call{runKey: runKey{script: script, common: common, args: len(words)}, words: words}
+	c := &call{runKey: runKey{script: script, common: common, args: len(words)}}
+	copy(c.words[:], words)
 	lock := s.prefix + name
 	if s.cluster && !s.prefixHasTag {
 		c.tag = slotTags()[slotOf(lock)]

@@ -63,11 +63,10 @@ func (s *Store) acquireCall(req *driver.Request) *call {
 		metadata, _ := json.Marshal(req.Metadata) // Texts can be marshaled.
 		common = append(append(common, '\n'), metadata...)
 	}
-	words := []string{req.Owner}
+	c := s.newCall(acquireScript, string(common), req.Name, req.Owner)
 	if req.Floor > 0 {
-		words = append(words, strconv.FormatInt(req.Floor, 10))
+		c.args, c.words[1] = 2, strconv.FormatInt(req.Floor, 10)
 	}
-	c := s.newCall(acquireScript, string(common), req.Name, words...)
 	c.order = req.Owner
 	return c
 }

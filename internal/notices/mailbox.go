@@ -14,40 +14,49 @@ type Mailbox struct {
 	Tag func(name, owner string) string
 
 	mu      sync.Mutex
-	entries map[string]entry // that may be notified, by tag
-	purgeAt int              // the number of entries at which those that are over are deleted
+	fresh   map[entry]time.Time // those since the last message, and when they are over at the latest
+	tagged  map[string]taggedEntry
+	purgeAt int // the number of entries at which those that are over are deleted
 }
 
-type entry struct {
-	name, owner string
-	until       time.Time // when it is over at the latest
+type entry struct{ name, owner string }
+
+type taggedEntry struct {
+	entry
+	until time.Time
 }
 
 // Expect has the notices of an entry passed on for d and a minute. Without a function to pass them
-// to, as at a node of a quorum, that is not worth its cost.
+// to, as at a node of a quorum, that is not worth its cost. Nor is its tag, which costs more than
+// all else here, before a message comes: most entries have ended by then.
 func (m *Mailbox) Expect(name, owner string, d time.Duration) {
 	if m.None() {
 		return
 	}
-	now, tag := time.Now(), m.Tag(name, owner)
+	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.entries == nil {
-		m.entries = map[string]entry{}
+	if m.fresh == nil {
+		m.fresh, m.tagged = map[entry]time.Time{}, map[string]taggedEntry{}
 	}
-	m.entries[tag] = entry{name, owner, now.Add(d + time.Minute)} // A late notice does no harm.
-	if len(m.entries) > m.purgeAt {
-		maps.DeleteFunc(m.entries, func(_ string, e entry) bool { return e.until.Before(now) })
-		m.purgeAt = max(1000, 2*len(m.entries))
+	m.fresh[entry{name, owner}] = now.Add(d + time.Minute) // A late notice does no harm.
+	if len(m.fresh)+len(m.tagged) > m.purgeAt {
+		maps.DeleteFunc(m.fresh, func(_ entry, until time.Time) bool { return until.Before(now) })
+		maps.DeleteFunc(m.tagged, func(_ string, e taggedEntry) bool { return e.until.Before(now) })
+		m.purgeAt = max(1000, 2*(len(m.fresh)+len(m.tagged)))
 	}
 }
 
-// Forget ends what Expect began.
+// Forget ends what Expect began. What was expected twice, with a message in between, may stay until
+// it is over.
 func (m *Mailbox) Forget(name, owner string) {
-	tag := m.Tag(name, owner)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, tag)
+	if _, ok := m.fresh[entry{name, owner}]; ok {
+		delete(m.fresh, entry{name, owner})
+	} else if len(m.tagged) > 0 {
+		delete(m.tagged, m.Tag(name, owner))
+	}
 }
 
 // Receive passes on a message: the tag of an entry, and a token or 0 as text. Others may be able to
@@ -56,7 +65,11 @@ func (m *Mailbox) Forget(name, owner string) {
 func (m *Mailbox) Receive(tag, number string) {
 	token, err := strconv.ParseInt(number, 10, 64)
 	m.mu.Lock()
-	e, expected := m.entries[tag]
+	for e, until := range m.fresh {
+		m.tagged[m.Tag(e.name, e.owner)] = taggedEntry{e, until}
+	}
+	clear(m.fresh)
+	e, expected := m.tagged[tag]
 	m.mu.Unlock()
 	if err == nil && token >= 0 && expected {
 		m.Send(e.name, e.owner, token)

@@ -40,7 +40,7 @@ func TestMailbox(t *testing.T) {
 		}
 		m.Forget("name", owner)
 	}
-	if n := len(m.entries); n > 2000 || len(told) != messages {
+	if n := len(m.fresh) + len(m.tagged); n > 2000 || len(told) != messages {
 		t.Errorf("%d are left, %d were told", n, len(told))
 	}
 	m.Expect("name", "a", time.Minute)
