@@ -69,7 +69,7 @@ local function verb(lock, queue, entries, owner, floor)
   s:settle()
   local free = not s:front() and not s.blocked and s.n < math.min(s.least, limit)
   local bar = (free or s.n == 0) and s:barred() -- Without a hold the name is not held, whoever waits.
-  if not bar and not free and place == '0' then
+  if not bar and not free and (place == '0' or s.n == 0) then
     return s.n == 0 and {'failed', 0, 'TRYAGAIN places are in the way'} or {'refused', 0, s:describe(s:holds(32))[1]}
   end
   local token = bar or makeToken(lock, floor)
