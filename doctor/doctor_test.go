@@ -212,11 +212,11 @@ func TestAdvisory(t *testing.T) {
 	if f := examine(t, url)["advisory.tokens"]; f.Severity != doctor.Note {
 		t.Errorf("without tokens: %v", f)
 	}
-	mustBe(t, "no sequence", examine(t, url+"&tokens=missing"), ill{"advisory.tokens": doctor.Failure, "probe": doctor.Failure})
+	mustBe(t, "no sequence", examine(t, url+"&tokens=missing"), ill{"probe": doctor.Failure})
 	standby := servers.StartPostgresStandby(t, server, "behind")
-	mustBe(t, "standby", examine(t, strings.Replace(standby.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"advisory.primary": doctor.Failure, "probe": doctor.Failure})
+	mustBe(t, "standby", examine(t, strings.Replace(standby.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"probe": doctor.Failure})
 	pooler := servers.StartPgBouncer(t, server)
-	mustBe(t, "pooler", examine(t, strings.Replace(pooler.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"advisory.pooler": doctor.Failure, "probe": doctor.Failure})
+	mustBe(t, "pooler", examine(t, strings.Replace(pooler.URL("postgres"), "postgres:", "postgres+advisory:", 1)), ill{"probe": doctor.Failure})
 }
 
 func TestQuorum(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -86,47 +85,22 @@ const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transac
 		(SELECT string_agg(g.tgname::text, ', ') FROM pg_trigger AS g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D'))
 	FROM (SELECT to_regclass($1::text) AS oid) AS t LEFT JOIN pg_class AS c ON c.oid = t.oid`
 
-// examineAdvisory makes a connection as those for locks.
+// examineAdvisory makes a connection as those for locks. Whether the server, what is in the path to
+// it and the sequence of tokens are fit, the probe shows.
 func examineAdvisory(ctx context.Context, store *advisory.Store) (all []Finding, err error) {
 	err = store.WithConn(ctx, func(conn *pgx.Conn) error {
 		var found list
 		defer func() { all = found }()
-		pooled, err := found.checkConnection(ctx, "advisory", conn)
-		if err != nil {
+		if _, err := found.checkConnection(ctx, "advisory", conn); err != nil {
 			return err
 		}
-		options := store.Options()
-		found.check("advisory.pooler", "the connection is to the server itself", pooled, Failure,
-			"a pooler is in the path: one that pools transactions would grant a lock twice", "connections to the server itself",
-			"its address in the URL, or the table (postgres://)")
-		var standby, exists, mayDraw bool
-		var locks, capacity int
-		var idle *int64
-		if err := conn.QueryRow(ctx, advisoryQuery, pgx.QueryExecModeSimpleProtocol, options.TokenSequence).Scan(&standby, &locks, &capacity, &idle, &exists, &mayDraw); err != nil {
-			return err
-		}
-		found.check("advisory.primary", "the server is no standby", standby, Failure, "this server is a standby, whose locks exclude nobody on the primary",
-			"the primary", "target_session_attrs=read-write in the URL, with all hosts")
-		switch {
-		case options.TokenSequence == "":
-			found.check("advisory.tokens", "", true, Note, "locks have no fencing tokens", "a sequence, if a resource is to refuse holders that are late", "tokens=NAME in the URL (TokenSequence), and holdfast migrate")
-		default:
-			found.check("advisory.tokens", "tokens come from the sequence "+options.TokenSequence, !exists || !mayDraw, Failure,
-				fmt.Sprintf("the sequence %s is not there, or the user may not use it", options.TokenSequence), "the sequence of the tokens, with the rights USAGE and UPDATE", "holdfast migrate --store URL")
-		}
-		text := fmt.Sprintf("%d advisory locks are held, and the lock table of the server has room for %d locks", locks, capacity)
-		found.check("advisory.lock-table", text, locks > capacity/2, Warning, text, "half of it free: when it is full, statements of other programs fail, too", "a greater max_locks_per_transaction, and a restart")
-		short := idle != nil && *idle > 0 && time.Duration(*idle)*time.Millisecond < 2*time.Second
-		found.check("advisory.idle-session-timeout", "sessions with locks set idle_session_timeout", idle == nil || short, Warning,
-			"the server has no idle_session_timeout, so that a holder that hangs keeps its locks until its connection ends, or one below 2 s",
-			"PostgreSQL 14 or later, and 0 or 2 s or more", "upgrade it, or ALTER ROLE ... RESET idle_session_timeout")
-		return nil
+		found.check("advisory.tokens", "locks have fencing tokens", !store.Guarantees().Fencing, Note, "locks have no fencing tokens",
+			"a sequence, if a resource is to refuse holders that are late", "tokens=NAME in the URL (TokenSequence), and holdfast migrate")
+		var ends bool
+		err := conn.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_settings WHERE name = 'idle_session_timeout'", pgx.QueryExecModeSimpleProtocol).Scan(&ends)
+		found.check("advisory.idle-session-timeout", "the server ends the session of a holder that hangs", !ends, Warning,
+			"the server has no idle_session_timeout, so that a holder that hangs keeps its locks until its connection ends", "PostgreSQL 14 or later", "upgrade it")
+		return err
 	})
 	return all, err
 }
-
-// advisoryQuery describes the server, and the sequence $1.
-const advisoryQuery = `SELECT pg_is_in_recovery(), (SELECT count(*)::int FROM pg_locks AS l WHERE l.locktype = 'advisory'),
-	current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
-	(SELECT s.setting::bigint FROM pg_settings AS s WHERE s.name = 'idle_session_timeout'),
-	to_regclass(nullif($1::text, '')) IS NOT NULL, coalesce(has_sequence_privilege(to_regclass(nullif($1::text, ''))::oid, 'UPDATE'), false)`

@@ -39,7 +39,7 @@ func (c *cli) listAdvisory(ctx context.Context, store *advisory.Store, prefix st
 	var views []advisoryView
 	rows := [][]string{{"KEY", "STATE", "PID", "APPLICATION", "CONNECTED", "BLOCKED BY"}}
 	for _, l := range locks {
-		v := advisoryView{l.Key.String(), "held", l.Shared, l.PID, l.Application, l.Connected, l.Since, l.BlockedBy}
+		v := advisoryView{l.Key, "held", l.Shared, l.PID, l.Application, l.Connected, l.Since, l.BlockedBy}
 		if !l.Granted {
 			v.State = "waiting"
 		}

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// batchTimeout bounds a batch, with the time to connect, and once more what undoes it. A caller
-	// that has inlineTime left sends on its own goroutine, and may return late by the difference.
+	// batchTimeout bounds a batch, with the time to connect. A caller that has inlineTime left
+	// sends on its own goroutine, and may return late by the difference.
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
@@ -33,11 +33,6 @@ const (
 	lookTime     = 100 * time.Microsecond // and for how long
 	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
 	maxIdle      = 24 * 24 * time.Hour    // The server's own limit is little higher.
-
-	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
-
-	// The errors of a server that takes no writes, for zeroIfWritable and for the sequence.
-	divisionByZero, readOnly = "22012", "25006"
 )
 
 // A session is a connection, with the locks that its server process has. It is made at the first
@@ -45,7 +40,7 @@ const (
 type session struct {
 	store *Store
 	queue batch.Queue[*call]
-	keys  map[Key]*entry // that the session has, or tries to get; guarded by Store.mu
+	keys  map[string]*entry // that the session has, or tries to get; guarded by Store.mu
 
 	mu    sync.Mutex    // guards the fields below
 	conn  *pgx.Conn     // nil if there is none
@@ -54,8 +49,8 @@ type session struct {
 	used  time.Time     // when the last statement was sent
 }
 
-// A call is a function that a session carries out for the key of an entry. A ping has no entry. Its
-// reply shows that the session is alive, and comes after those of all earlier calls.
+// A call is a function that a session carries out for an entry. The reply to a ping shows that the
+// session is alive, and comes after those of all earlier calls.
 type call struct {
 	function string
 	entry    *entry
@@ -71,14 +66,6 @@ const (
 	wait   = "wait"
 	unlock = "unlock"
 	ping   = "ping"
-
-	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, or null if
-	// its function returns false; pg_advisory_lock returns void. The names belong to one
-	// connection: the statements fail if a pooler has led that to another server process.
-	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_try_advisory_lock(%[3]s) THEN %[4]s END;
-		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
-		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_catalog.pg_advisory_unlock(%[3]s) THEN 0 END;
-		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zeroIfWritable + ";"
 )
 
 // do carries a call out in a batch. It returns an error if there is no result by the deadline of
@@ -95,23 +82,31 @@ func (s *session) do(ctx context.Context, c *call) error {
 // for another entry is skipped. If the server refuses a statement, all attempts of the batch fail;
 // any other error ends the session. A wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.store
+	st, over := s.store, true
 	st.mu.Lock()
 	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
-		if c.function == try && s.keys[c.entry.key] == nil && st.owners[c.entry.owned] == c.entry { // else it has ended
-			s.keys[c.entry.key] = c.entry
+		e := c.entry
+		if st.owners[e.owned] == e {
+			over = false
+			if c.function == try && s.keys[e.key] == nil {
+				s.keys[e.key] = e
+			}
 		}
-		return c.function == ping || s.keys[c.entry.key] != c.entry
+		return c.function == ping || s.keys[e.key] != e
 	})
 	st.mu.Unlock()
+	if over { // The session may be another's by now, and wait for long.
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	err := s.ready(slices.MaxFunc(calls, func(c, d *call) int { return cmp.Compare(c.ttl, d.ttl) }).ttl)
 	if err == nil {
-		err = s.ask(ctx, sent...)
+		err = s.ask(ctx, sent)
 	}
 	var refusal error
-	if state := pgclient.SQLState(err); s.conn != nil && len(sent) > 0 && state != "" && state != divisionByZero && state != readOnly {
+	state := pgclient.SQLState(err)
+	if s.conn != nil && len(sent) > 0 && state != "" && advices[state] != noWrites {
 		// None of these keys is to stay locked: no attempt had its key before.
 		refusal = wrapErr(err)
 		var undo []*call
@@ -119,11 +114,13 @@ func (s *session) send(ctx context.Context, calls []*call) {
 			undo = append(undo, &call{function: unlock, entry: c.entry})
 			c.done = c.function == unlock
 		}
-		s.bound(batchTimeout)
-		err = s.ask(context.Background(), undo...)
+		if sent[0].function == wait { // It may have used up the time.
+			s.bound(batchTimeout)
+		}
+		err = s.ask(context.Background(), undo)
 	}
 	if err != nil && s.conn != nil {
-		err = fmt.Errorf("the connection to the server was lost: %w", err)
+		err = fmt.Errorf("the session with the locks was given up: %w", advise(err))
 		s.lose()
 	}
 	st.mu.Lock()
@@ -134,37 +131,37 @@ func (s *session) send(ctx context.Context, calls []*call) {
 		case c.function == ping:
 		case c.function == unlock:
 			st.drop(e)
-		case c.done && c.function == try:
-			e.state, e.token, e.until = max(e.state, held), c.token, time.Now().Add(c.ttl)
 		case c.done:
-			e.state, e.token, e.sessionUntil = max(e.state, held), c.token, s.used.Add(min(c.ttl+idleMargin, maxIdle))
-		case c.function == try:
-			st.drop(e)
-			fallthrough
+			e.state, e.token = max(e.state, held), c.token
+			if c.function == try {
+				e.until = time.Now().Add(c.ttl)
+			}
 		default:
 			c.err = cmp.Or(err, refusal)
+			if c.function == try && (c.err != nil || !st.place(e)) {
+				st.drop(e)
+			}
 		}
 	}
 }
 
 // ask carries out calls in one round trip, or a ping if there are none. After an error none counts
 // as done. The server carries out no call behind one that it refuses.
-func (s *session) ask(ctx context.Context, calls ...*call) error {
+func (s *session) ask(ctx context.Context, calls []*call) error {
 	var all pgconn.Batch
 	add := func(function string, parameters [][]byte) { // The server need not describe the one column.
 		name := "holdfast_" + function + strconv.Itoa(max(1, len(parameters))) + s.names
 		all.ExecStatement(&pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 1)}, parameters, nil, nil)
 	}
 	for _, c := range calls {
-		add(c.function, bytes.Split([]byte(c.entry.key.text), []byte(",")))
+		add(c.function, bytes.Split([]byte(c.entry.key), []byte(",")))
 	}
 	if len(calls) == 0 {
-		ctx = context.Background() // That of a wait may have ended, and would cost the session.
 		add(ping, nil)
-	}
-	if s.used = time.Now(); len(calls) > 0 && calls[0].function == wait {
+	} else if calls[0].function == wait {
 		s.bound(lockTimeout + batchTimeout)
 	}
+	s.used = time.Now()
 	results, err := s.conn.PgConn().ExecBatch(ctx, &all).ReadAll()
 	for i, c := range calls {
 		if c.done = err == nil && results[i].Rows[0][0] != nil; c.done {
@@ -194,14 +191,32 @@ func (s *session) ready(ttl time.Duration) error {
 	if s == s.store.sessions[0] { // An attempt whose sequence is locked fails, before the batch does.
 		patience = batchTimeout / 2
 	}
-	const text = `SELECT pg_catalog.set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
-		FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
+	const text = `SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
+		FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
 	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, (idle+time.Millisecond-1).Milliseconds(), patience.Milliseconds())).ReadAll()
 	if err == nil {
 		s.idle = idle
 	}
 	return err
 }
+
+const (
+	// ownPath has names in what follows mean the functions, operators and types of PostgreSQL,
+	// whatever others have in the search_path: for the transaction, or else for the session.
+	ownPath = `SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(',', 'pg_catalog', pg_catalog."substring"(pg_catalog.current_setting('search_path'), '.+')), %t);`
+
+	// zeroIfWritable is 0, or a division by zero on a server that takes no writes. The address may
+	// lead to another server by now, whose locks exclude none of this one.
+	zeroIfWritable = "0 / (NOT current_setting('transaction_read_only')::bool)::int"
+
+	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, or null if its
+	// function returns false; pg_advisory_lock returns void. The names belong to one connection:
+	// the statements fail if a pooler has led that to another server process.
+	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_try_advisory_lock(%[3]s) THEN %[4]s END;
+		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
+		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_unlock(%[3]s) THEN 0 END;
+		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zeroIfWritable + ";"
+)
 
 // connect makes the connection of a session as the pool would, and refuses a server whose locks
 // would not exclude all others, and a pooler, which gives its clients process numbers of its own.
@@ -241,7 +256,7 @@ func (s *session) connect() error {
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		_, err = conn.Exec(ctx, "SELECT "+zeroIfWritable+";"+s.store.raiseToken+
+		_, err = conn.Exec(ctx, fmt.Sprintf(ownPath, false)+"SELECT "+zeroIfWritable+";"+s.store.raiseToken+
 			fmt.Sprintf(setUp, 1, "bigint", "$1", token, names)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", token, names), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
@@ -280,18 +295,14 @@ func (s *session) lose() {
 	disconnect(s.conn)
 	s.conn = nil
 	st := s.store
-	var lost []owned
 	st.mu.Lock()
 	for _, e := range s.keys {
 		if e.state >= held {
 			st.drop(e)
-			lost = append(lost, e.owned)
+			defer st.notices.Send(e.name, e.owner, 0)
 		}
 	}
 	st.mu.Unlock()
-	for _, owner := range lost {
-		st.notices.Send(owner.name, owner.owner, 0)
-	}
 }
 
 // disconnect closes a connection. The server learns of it even if another process has a duplicate.
@@ -318,15 +329,15 @@ func transport(conn *pgx.Conn) net.Conn {
 // idle_session_timeout is over, or the server or the network ends the connection. On Windows
 // Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	holding := map[*session]bool{} // The mutex of one that waits may be locked for long.
+	var holding []*session // The mutex of one that waits may be locked for long.
 	s.mu.Lock()
 	for _, e := range s.owners {
-		if e.state == held {
-			holding[e.session] = true
+		if e.state == held && !slices.Contains(holding, e.session) {
+			holding = append(holding, e.session)
 		}
 	}
 	s.mu.Unlock()
-	for sess := range holding {
+	for _, sess := range holding {
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		if sess.conn == nil {

@@ -29,7 +29,7 @@ func open(tb testing.TB, addr string, opts *Options) *Store {
 
 // keysOf are options that keep the locks of a test apart from those of others.
 func keysOf(tb testing.TB) *Options {
-	return &Options{Keys: SHA256Keys(tb.Name())}
+	return &Options{Keys: Keys{Namespace: tb.Name()}}
 }
 
 // Verbs, as tests use them.
@@ -86,7 +86,7 @@ func noticesOf(t *testing.T, s *Store, owner string) <-chan struct{} {
 // locksOn returns the locks of all programs on the key of a name.
 func locksOn(t *testing.T, s *Store, name string) []Lock {
 	t.Helper()
-	key, _ := s.options.Keys(name)
+	key, _ := s.options.Keys.of(name)
 	locks, err := s.Locks(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,9 @@ import (
 
 // Options change how a store of advisory locks works. The zero value and nil are the defaults.
 type Options struct {
-	// Keys makes the keys of locks from their names. nil means SHA256Keys(""). All programs
-	// that are to exclude each other need the same Keys.
-	Keys KeyScheme
+	// Keys make the keys of locks from their names. All programs that are to exclude each other
+	// need the same.
+	Keys Keys
 
 	// TokenSequence names the sequence that fencing tokens are drawn from, as in "app.tokens".
 	// [Store.Migrate] creates it. All programs that lock the same names need the same. A name
@@ -64,11 +64,8 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts != nil {
 		s.options = *opts
 	}
-	if s.options.Keys == nil {
-		s.options.Keys = SHA256Keys("")
-	}
 	for range max(cmp.Or(s.options.MaxWaiters, 8), 0) + 1 {
-		sess := &session{store: s, keys: map[Key]*entry{}}
+		sess := &session{store: s, keys: map[string]*entry{}}
 		sess.queue = batch.Queue[*call]{
 			Send:     func(_ context.Context, calls []*call) { sess.send(context.Background(), calls) }, // It goes on without its caller.
 			Name:     func(*call) string { return "" },                                                  // They are sent one after the other.
@@ -78,7 +75,7 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	}
 	if s.options.TokenSequence != "" {
 		sequence := pgclient.QuoteLiteral(s.sequence())
-		s.drawToken, s.raiseToken = fmt.Sprintf("pg_catalog.nextval(%s::regclass)", sequence), fmt.Sprintf(raiseTokenText, sequence, sequenceLockKey)
+		s.drawToken, s.raiseToken = fmt.Sprintf("nextval(%s::regclass)", sequence), fmt.Sprintf(raiseTokenText, sequence, sequenceLockKey)
 	}
 	return s
 }
@@ -92,16 +89,15 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		return nil, err
 	}
 	query := driver.NewQuery(own)
-	keys, namespace := query.String("keys", "sha256"), query.String("namespace", "")
-	opts := &Options{Keys: RawKeys, TokenSequence: query.String("tokens", ""), MaxWaiters: query.Int("max_waiters", 0)}
+	kind := query.String("keys", "sha256")
+	keys := Keys{Namespace: query.String("namespace", ""), Raw: kind == "raw"}
+	opts := &Options{Keys: keys, TokenSequence: query.String("tokens", ""), MaxWaiters: query.Int("max_waiters", 0)}
 	switch {
 	case query.Err() != nil:
 		return nil, query.Err()
-	case keys == "sha256":
-		opts.Keys = SHA256Keys(namespace)
-	case keys != "raw":
+	case kind != "sha256" && !keys.Raw:
 		return nil, fmt.Errorf("%w: parameter keys is neither sha256 nor raw", driver.ErrInvalid)
-	case namespace != "":
+	case keys.Raw && keys.Namespace != "":
 		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
 	}
 	rest.Scheme = "postgres"
@@ -149,9 +145,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Options returns the options of the store.
-func (s *Store) Options() Options { return s.options }
-
 // WithConn calls f with a connection of the pool.
 func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
@@ -168,10 +161,6 @@ func (s *Store) checkUsable(ctx context.Context) (err error) {
 	return pgclient.PreconditionErr(ctx, s.ctx.Err() != nil, err)
 }
 
-// zeroIfWritable is an SQL expression: 0, or a division by zero on a server that takes no writes.
-// The address may lead to another server by now, whose locks exclude none of this one.
-const zeroIfWritable = "pg_catalog.int4div(0, (NOT pg_catalog.current_setting('transaction_read_only')::bool)::int)"
-
 // sequenceLockKey is the key of the lock of a transaction that makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
@@ -179,9 +168,9 @@ const sequenceLockKey = -7386017462359302110
 // to a second ahead of it: a token is granted twice only if others draw a million meanwhile. Every
 // session does so before it grants anything. So tokens rise over the loss of the sequence, and over
 // a failover of more than a second to a server that lacks its latest values.
-const raiseTokenText = `WITH turn AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock('%[2]d'::bigint)),
-	drawn AS MATERIALIZED (SELECT pg_catalog.nextval(%[1]s::regclass) AS last, (extract(epoch FROM pg_catalog.clock_timestamp())::double precision * 1000000::double precision)::bigint AS clock FROM turn)
-	SELECT CASE WHEN last < clock THEN pg_catalog.setval(%[1]s::regclass, clock + 1000001::bigint) END FROM drawn;`
+const raiseTokenText = `WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(%[2]d)),
+	drawn AS MATERIALIZED (SELECT nextval(%[1]s::regclass) AS last, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock FROM turn)
+	SELECT CASE WHEN last < clock THEN setval(%[1]s::regclass, clock + 1000001) END FROM drawn;`
 
 // sequence returns the quoted name of the sequence of tokens.
 func (s *Store) sequence() string {
@@ -189,38 +178,49 @@ func (s *Store) sequence() string {
 }
 
 // Migrate creates the sequence of Options.TokenSequence if it does not exist, and has one that
-// exists rise, without a cache. The user must be its owner; users that lock need USAGE, SELECT and
-// UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
+// exists rise, without a cache. The user must be its owner; users that lock need UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
 		return err
 	}
 	const text = "SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %[2]s; ALTER SEQUENCE %[2]s AS bigint INCREMENT 1 MAXVALUE %d CACHE 1 NO CYCLE;"
-	_, err := s.pool.Exec(ctx, fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken))+s.raiseToken, pgx.QueryExecModeSimpleProtocol)
+	all := fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken)) + fmt.Sprintf(ownPath, true) + s.raiseToken
+	_, err := s.pool.Exec(ctx, all, pgx.QueryExecModeSimpleProtocol)
 	return wrapErr(err)
 }
 
+const (
+	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
+
+	noWrites = "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)"
+)
+
 // advices says what an error of the server means, and what to do.
 var advices = map[string]string{
-	"42P01": "the sequence of tokens is not there: Store.Migrate creates it",
-	"42501": "the user needs USAGE, SELECT and UPDATE on the sequence of tokens, or may not do what was asked",
+	"22012": noWrites, // of zeroIfWritable
+	"25006": noWrites, // of the sequence
+	"42P01": "the sequence of tokens is not there: \"holdfast migrate --store URL\", or Store.Migrate, creates it",
+	"42501": "the user needs UPDATE on the sequence of tokens, or may not do what was asked",
 	"53200": "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
-	"22012": "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)",
-	"55000": "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
 	"53300": "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+	"55000": "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
 }
 
-// wrapErr adds to an error of the server what to do about it, and marks it as not applied.
-func wrapErr(err error) error {
-	state := pgclient.SQLState(err)
-	if advices[state] != "" {
-		err = fmt.Errorf("%w: %s", err, advices[state])
+// advise adds to an error of the server what to do about it.
+func advise(err error) error {
+	if advice := advices[pgclient.SQLState(err)]; advice != "" {
+		return fmt.Errorf("%w: %s", err, advice)
 	}
-	switch {
+	return err
+}
+
+// wrapErr advises, and marks an error of the server as not applied.
+func wrapErr(err error) error {
+	switch state := pgclient.SQLState(err); {
 	case pgclient.IsServerNotReady(state):
-		return &driver.RetryError{Err: err}
+		return &driver.RetryError{Err: advise(err)}
 	case state != "":
-		return driver.NotApplied(err)
+		return driver.NotApplied(advise(err))
 	}
 	return err
 }

@@ -22,13 +22,13 @@ func TestLocks(t *testing.T) {
 	opts := keysOf(t)
 	s := open(t, server.Addr, opts)
 	grant(t, s, "name", time.Minute)
-	key, _ := opts.Keys("name")
+	key, _ := opts.Keys.of("name")
 	stranger := pgtest.OpenPool(t, server.URL("postgres"), "application_name=stranger")
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
-		_, _ = stranger.Exec(ctx, "SELECT pg_advisory_lock_shared("+key.literals()+")") // It is canceled.
+		_, _ = stranger.Exec(ctx, "SELECT pg_advisory_lock_shared("+key+")") // It is canceled.
 	}()
 	pgtest.Eventually(t, "waiter", func() bool { return waiterOf(t, s) != 0 })
 	found := locksOn(t, s, "name")
@@ -123,8 +123,8 @@ func TestFailedAfterLock(t *testing.T) {
 
 // attempt returns the call of an Acquire.
 func attempt(t *testing.T, s *Store, name string) *call {
-	key, _ := s.options.Keys(name)
-	e := &entry{owned: owned{name, rand.Text()}, key: key, cancel: func() {}, until: time.Now().Add(time.Minute)}
+	key, _ := s.options.Keys.of(name)
+	e := &entry{owned: owned{name, rand.Text()}, key: key, ttl: time.Minute}
 	if err := s.enter(e); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func unlocking(s *Store, req driver.Request) *call {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	fails(t, open(t, pgtest.Postgres().Addr, &Options{Keys: RawKeys}), driver.ErrInvalid, "name", "Acquire")
+	fails(t, open(t, pgtest.Postgres().Addr, &Options{Keys: Keys{Raw: true}}), driver.ErrInvalid, "name", "Acquire")
 	fails(t, New(nil, nil), driver.ErrInvalid, "nil", "Acquire")
 	fails(t, open(t, "127.0.0.1:1", nil), driver.ErrNotApplied, "127.0.0.1:1", "Acquire")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,10 +14,10 @@ import (
 )
 
 // TxOptions change the lock of a transaction. The zero value and nil are the defaults: the
-// exclusive lock that a [Store] without Keys takes.
+// exclusive lock that a [Store] takes by default.
 type TxOptions struct {
-	Keys   KeyScheme // as in Options
-	Shared bool      // a shared lock, which excludes those without Shared, and the holds of a Store
+	Keys   Keys // as in Options
+	Shared bool // a shared lock, which excludes those without Shared, and the holds of a Store
 }
 
 // LockTx takes a lock until a transaction of the caller's ends, or the savepoint after which it was
@@ -59,11 +60,7 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if opts == nil {
 		opts = &TxOptions{}
 	}
-	keys := opts.Keys
-	if keys == nil {
-		keys = SHA256Keys("")
-	}
-	key, err := keys(name)
+	key, err := opts.Keys.of(name)
 	if err != nil || name == "" {
 		return false, cmp.Or(err, fmt.Errorf("%w: the name of the lock is empty", driver.ErrInvalid))
 	}
@@ -77,8 +74,8 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	// A statement without arguments whose rows are not read is not prepared, also not by
 	// database/sql with pgx: some poolers support no prepared statements. The answer is the number
 	// of rows. A standby refuses the first function.
-	statement := fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_current_wal_lsn() IS NULL THEN 0 WHEN pg_catalog.pg_%s%s(%s)%s THEN 1 ELSE 0 END)",
-		function, shared, key.literals(), result)
+	statement := fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_current_wal_lsn() IS NULL THEN 0 WHEN pg_catalog.pg_%s%s('%s')%s THEN 1 ELSE 0 END)",
+		function, shared, strings.ReplaceAll(key, ",", "','"), result)
 	var rows int64
 	switch tx := tx.(type) {
 	case pgx.Tx:

@@ -20,21 +20,20 @@ import (
 // failurePause is how long a place lasts whose session cannot wait.
 const failurePause = 250 * time.Millisecond
 
-// An entry is a hold or a place of this Store, or an attempt at a hold. Store.mu guards the fields
-// from state on.
+// An entry is a hold or a place of this Store, or an attempt at one. Store.mu guards the fields
+// from session on.
 type entry struct {
 	owned
-	key     Key
+	key   string
+	ttl   time.Duration
+	place time.Duration // how long it may wait, 0 if it does not
+
 	session *session           // has the key, or tries to get it
-	ttl     time.Duration      // of the hold that a place becomes
 	ctx     context.Context    // of its wait
 	cancel  context.CancelFunc // ends it
-
-	state entryState
-	token int64
-	until time.Time // its end, or, in the state ending, the time of the next try
-
-	sessionUntil time.Time // the server keeps the session until then at least; set by a wait
+	state   entryState
+	token   int64
+	until   time.Time // its end, or, in the state ending, the time of the next try
 }
 
 // owned is a name and one of its owners.
@@ -51,35 +50,31 @@ const (
 
 // Acquire implements [driver.Store]. A refusal has no Record: nothing is known of the holder.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
-	key, err := s.options.Keys(req.Name)
+	key, err := s.options.Keys.of(req.Name)
 	if err = cmp.Or(s.checkUsable(ctx), lockqueue.Check(&req), err); err != nil {
 		return res, err
 	}
 	if req.Tokens > 1 || req.Limit > 1 || req.Floor > 0 || len(req.Metadata) > 0 || req.Detached {
 		return res, fmt.Errorf("%w: an advisory lock is exclusive, with one token and no floor of it, has no metadata, and ends with its session", driver.ErrUnsupported)
 	}
-	e := &entry{owned: owned{req.Name, req.Owner}, key: key, cancel: func() {}, until: time.Now().Add(req.TTL + batchTimeout)}
+	e := &entry{owned: owned{req.Name, req.Owner}, key: key, ttl: req.TTL, place: req.Place}
 	if err = s.enter(e); err != nil {
 		return res, err
 	}
 	c := &call{function: try, entry: e, ttl: req.TTL}
-	switch err = e.session.do(ctx, c); {
+	err = s.sessions[0].do(ctx, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
 	case errors.Is(err, batch.ErrNotSent):
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.drop(e)
-		return res, err
-	case err != nil:
-		return res, err
-	case c.done:
-		return driver.Result{Granted: true, Token: c.token}, nil
+	case err == nil:
+		res = driver.Result{Granted: c.done, Waiting: !c.done && s.owners[e.owned] == e, Token: c.token}
 	}
-	place := &entry{owned: e.owned, key: key, ttl: req.TTL, state: waiting, until: time.Now().Add(req.Place)}
-	return driver.Result{Waiting: req.Place > 0 && s.enter(place) == nil}, nil
+	return res, err
 }
 
-// enter records the entry of a new owner, and has it watched. A place begins to wait, on a session
-// without keys.
+// enter records the entry of a new owner, and has it watched.
 func (s *Store) enter(e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,23 +84,28 @@ func (s *Store) enter(e *entry) error {
 	case s.owners[e.owned] != nil:
 		return errors.New("this owner has an entry already")
 	}
-	e.session = s.sessions[0]
-	if e.state == waiting {
-		spare := slices.IndexFunc(s.sessions, func(sess *session) bool { return sess != s.sessions[0] && len(sess.keys) == 0 })
-		if spare < 0 {
-			return errors.New("there are waiters enough")
-		}
-		e.session = s.sessions[spare]
-		e.session.keys[e.key] = e
-		e.ctx, e.cancel = context.WithCancel(s.ctx)
-		s.running.Go(func() { s.wait(e) })
-	}
+	e.session, e.cancel, e.until = s.sessions[0], func() {}, time.Now().Add(e.ttl+batchTimeout)
 	s.owners[e.owned] = e
 	if !s.watching {
 		s.watching = true
 		s.running.Go(s.watch)
 	}
 	return nil
+}
+
+// place has the entry of an attempt that was refused wait on a session without keys, if there is
+// one. The caller holds s.mu.
+func (s *Store) place(e *entry) bool {
+	spare := slices.IndexFunc(s.sessions[1:], func(sess *session) bool { return len(sess.keys) == 0 })
+	if spare < 0 || e.place == 0 || e.state != trying || s.ctx.Err() != nil {
+		return false
+	}
+	s.drop(e)
+	e.session, e.state, e.until = s.sessions[1+spare], waiting, time.Now().Add(e.place)
+	s.owners[e.owned], e.session.keys[e.key] = e, e
+	e.ctx, e.cancel = context.WithCancel(s.ctx)
+	s.running.Go(func() { s.wait(e) })
+	return true
 }
 
 // wait blocks until the server grants or refuses the key of a place, or the wait is canceled. Then
@@ -208,27 +208,24 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // renew asks the session of a hold whether it is alive, and has the server keep it for the TTL. The
 // session of a place waits and cannot be asked: for it the first session is, which replies behind
-// all attempts. Nothing is asked while the server keeps the session for longer than the TTL, by the
-// monotonic and by the wall clock: a suspended machine stops the former.
+// all attempts.
 func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
-	owner := owned{req.Name, req.Owner}
-	var err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, sess := s.owners[owner], s.sessions[0]
-	if e != nil && e.state == held {
+	e, sess, lost := s.owners[owned{req.Name, req.Owner}], s.sessions[0], driver.Entry{State: driver.Lost}
+	if e == nil {
+		return lost, nil
+	}
+	if e.state == held {
 		sess = e.session
 	}
-	if e != nil && (e.state != held || time.Until(e.sessionUntil) <= req.TTL || time.Until(e.sessionUntil.Round(0)) <= req.TTL) {
-		s.mu.Unlock()
-		err = sess.do(ctx, &call{function: ping, ttl: req.TTL})
-		s.mu.Lock()
-		e = s.owners[owner]
-	}
+	s.mu.Unlock()
+	err := sess.do(ctx, &call{function: ping, entry: e, ttl: req.TTL})
+	s.mu.Lock()
 	now := time.Now()
 	switch {
-	case e == nil || e.state == ending || !now.Before(e.until) || req.Token != 0 && req.Token != e.token:
-		return driver.Entry{State: driver.Lost}, nil
+	case s.owners[e.owned] != e || e.state == ending || !now.Before(e.until) || req.Token != 0 && req.Token != e.token:
+		return lost, nil
 	case err != nil:
 		return driver.Entry{}, err
 	}
