@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -497,11 +498,41 @@ func TestSequenceIsAltered(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "ALTER SEQUENCE "+s.sequence()+" CACHE 1"); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !driver.IsNotApplied(err) {
-		t.Errorf("Acquire: %+v, %v", res, err)
+	var later *driver.RetryError
+	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.As(err, &later) {
+		t.Errorf("Acquire: %+v, %v, want a RetryError", res, err)
 	}
 	if got := stateOf(t, s, held); got != driver.Held {
 		t.Errorf("the hold from before is %v", got)
+	}
+}
+
+// A statement that somebody cancels costs no hold.
+func TestCanceledStatement(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	req := grant(t, s, "name", time.Minute)
+	pid := sessionsOf(s)[0]
+	var renewed atomic.Int32
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 2 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if got := stateOf(t, s, req); got != driver.Held {
+					t.Errorf("the hold is %v", got)
+					return
+				}
+				renewed.Add(1)
+			}
+		})
+	}
+	for range 50 {
+		before := renewed.Load()
+		pgtest.QueryValue[bool](t, other.pool, "SELECT pg_cancel_backend($1)", pid)
+		pgtest.Eventually(t, "renewals", func() bool { return t.Failed() || renewed.Load() > before+4 })
 	}
 }
 

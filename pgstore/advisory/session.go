@@ -28,11 +28,12 @@ const (
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
-	lockTimeout  = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
-	lookInterval = 20 * time.Millisecond  // how often an idle connection is looked at
-	lookTime     = 100 * time.Microsecond // and for how long
-	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
-	maxIdle      = 24 * 24 * time.Hour    // The server's own limit is little higher.
+	lockTimeout     = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
+	sequenceTimeout = 250 * time.Millisecond // bounds one that does not
+	lookInterval    = 20 * time.Millisecond  // how often an idle connection is looked at
+	lookTime        = 100 * time.Microsecond // and for how long
+	idleMargin      = time.Second            // by how much idle_session_timeout exceeds the longest TTL
+	maxIdle         = 24 * 24 * time.Hour    // The server's own limit is little higher.
 )
 
 // A session is a connection, with the locks that its server process has. It is made at the first
@@ -61,12 +62,7 @@ type call struct {
 	err   error
 }
 
-const (
-	try    = "try"
-	wait   = "wait"
-	unlock = "unlock"
-	ping   = "ping"
-)
+const try, wait, unlock, ping = "try", "wait", "unlock", "ping"
 
 // do carries a call out in a batch. It returns an error if there is no result by the deadline of
 // ctx.
@@ -106,7 +102,7 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	}
 	var refusal error
 	state := pgclient.SQLState(err)
-	if s.conn != nil && len(sent) > 0 && state != "" && advices[state] != noWrites {
+	if s.conn != nil && state != "" && advices[state] != noWrites {
 		// None of these keys is to stay locked: no attempt had its key before.
 		refusal = wrapErr(err)
 		var undo []*call
@@ -114,7 +110,7 @@ func (s *session) send(ctx context.Context, calls []*call) {
 			undo = append(undo, &call{function: unlock, entry: c.entry})
 			c.done = c.function == unlock
 		}
-		if sent[0].function == wait { // It may have used up the time.
+		if calls[0].function == wait { // It may have used up the time.
 			s.bound(batchTimeout)
 		}
 		err = s.ask(context.Background(), undo)
@@ -188,8 +184,8 @@ func (s *session) ready(ttl time.Duration) error {
 		return nil
 	}
 	patience := lockTimeout
-	if s == s.store.sessions[0] { // An attempt whose sequence is locked fails, before the batch does.
-		patience = batchTimeout / 2
+	if s == s.store.sessions[0] { // It waits for a sequence that is locked, and renewals wait behind it.
+		patience = sequenceTimeout
 	}
 	const text = `SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
 		FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
@@ -249,14 +245,15 @@ func (s *session) connect() error {
 	if err == nil {
 		err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	}
-	names, token := fmt.Sprint("_", rand.Uint64()), s.store.drawToken
+	names := fmt.Sprint("_", rand.Uint64())
+	token, raise := s.store.tokens()
 	switch {
 	case err != nil:
 	case pid != conn.PgConn().PID():
 		err = fmt.Errorf("%w: there is a pooler in the path, and with one that pools transactions two clients may hold one lock: "+
 			"connect to the server itself, or use the lease table (postgres://)", driver.ErrUnsupported)
 	default:
-		_, err = conn.Exec(ctx, fmt.Sprintf(ownPath, false)+"SELECT "+zeroIfWritable+";"+s.store.raiseToken+
+		_, err = conn.Exec(ctx, fmt.Sprintf(ownPath, false)+"SELECT "+zeroIfWritable+";"+raise+
 			fmt.Sprintf(setUp, 1, "bigint", "$1", token, names)+fmt.Sprintf(setUp, 2, "int, int", "$1, $2", token, names), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
@@ -292,7 +289,7 @@ func (s *session) lose() {
 	if s.conn == nil {
 		return
 	}
-	disconnect(s.conn)
+	defer disconnect(s.conn) // Its holders are told before the server.
 	s.conn = nil
 	st := s.store
 	st.mu.Lock()

@@ -38,16 +38,14 @@ type Options struct {
 // A Store keeps locks as advisory locks of PostgreSQL sessions. See [New]. Its methods may be
 // called from many goroutines at once.
 type Store struct {
-	pool       *pgxpool.Pool
-	ownsPool   bool // Close closes the pool as well
-	options    Options
-	drawToken  string // an SQL expression
-	raiseToken string // a statement, or ""
-	notices    notices.Registry
-	sessions   []*session      // the first has the keys that were free; each other one waits for a key, or has waited
-	running    sync.WaitGroup  // the goroutines
-	ctx        context.Context // ends at Close, under mu
-	stop       context.CancelFunc
+	pool     *pgxpool.Pool
+	ownsPool bool // Close closes the pool as well
+	options  Options
+	notices  notices.Registry
+	sessions []*session      // the first has the keys that were free; each other one waits for a key, or has waited
+	running  sync.WaitGroup  // the goroutines
+	ctx      context.Context // ends at Close, under mu
+	stop     context.CancelFunc
 
 	mu       sync.Mutex
 	owners   map[owned]*entry // all entries
@@ -59,7 +57,7 @@ var _ driver.Notifier = (*Store)(nil)
 // New returns a store of advisory locks, on connections of its own, usually one, made as those of
 // the pool, which must stay open until the Store is closed. Nothing is dialed yet.
 func New(pool *pgxpool.Pool, opts *Options) *Store {
-	s := &Store{pool: pool, drawToken: zeroIfWritable, owners: map[owned]*entry{}}
+	s := &Store{pool: pool, owners: map[owned]*entry{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if opts != nil {
 		s.options = *opts
@@ -72,10 +70,6 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 			InFlight: 1, Max: 1000, Bound: batchTimeout, MinInline: inlineTime,
 		}
 		s.sessions = append(s.sessions, sess)
-	}
-	if s.options.TokenSequence != "" {
-		sequence := pgclient.QuoteLiteral(s.sequence())
-		s.drawToken, s.raiseToken = fmt.Sprintf("nextval(%s::regclass)", sequence), fmt.Sprintf(raiseTokenText, sequence, sequenceLockKey)
 	}
 	return s
 }
@@ -164,11 +158,11 @@ func (s *Store) checkUsable(ctx context.Context) (err error) {
 // sequenceLockKey is the key of the lock of a transaction that makes or sets a sequence.
 const sequenceLockKey = -7386017462359302110
 
-// raiseTokenText draws a token. If the sequence is behind the server's clock, it sets the sequence
-// to a second ahead of it: a token is granted twice only if others draw a million meanwhile. Every
+// raiseText draws a token. If the sequence is behind the server's clock, it sets the sequence to a
+// second ahead of it: a token is granted twice only if others draw a million meanwhile. Every
 // session does so before it grants anything. So tokens rise over the loss of the sequence, and over
 // a failover of more than a second to a server that lacks its latest values.
-const raiseTokenText = `WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(%[2]d)),
+const raiseText = `WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(%[2]d)),
 	drawn AS MATERIALIZED (SELECT nextval(%[1]s::regclass) AS last, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock FROM turn)
 	SELECT CASE WHEN last < clock THEN setval(%[1]s::regclass, clock + 1000001) END FROM drawn;`
 
@@ -177,33 +171,45 @@ func (s *Store) sequence() string {
 	return pgx.Identifier(strings.Split(s.options.TokenSequence, ".")).Sanitize()
 }
 
+// tokens returns an SQL expression that draws a token, and a statement that raises the sequence.
+func (s *Store) tokens() (draw, raise string) {
+	if s.options.TokenSequence == "" {
+		return zeroIfWritable, ""
+	}
+	sequence := pgclient.QuoteLiteral(s.sequence())
+	return fmt.Sprintf("nextval(%s::regclass)", sequence), fmt.Sprintf(raiseText, sequence, sequenceLockKey)
+}
+
 // Migrate creates the sequence of Options.TokenSequence if it does not exist, and has one that
-// exists rise, without a cache. The user must be its owner; users that lock need UPDATE on it. Many programs may call Migrate at once. Without a TokenSequence it does nothing.
+// exists rise, without a cache. The user must be its owner; users that lock need UPDATE on it. Many
+// programs may call Migrate at once. Without a TokenSequence it does nothing.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
 		return err
 	}
 	const text = "SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %[2]s; ALTER SEQUENCE %[2]s AS bigint INCREMENT 1 MAXVALUE %d CACHE 1 NO CYCLE;"
-	all := fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken)) + fmt.Sprintf(ownPath, true) + s.raiseToken
+	_, raise := s.tokens()
+	all := fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken)) + fmt.Sprintf(ownPath, true) + raise
 	_, err := s.pool.Exec(ctx, all, pgx.QueryExecModeSimpleProtocol)
 	return wrapErr(err)
 }
 
 const (
-	lockNotAvailable = "55P03" // the server's error when lockTimeout is over
+	lockNotAvailable = "55P03" // the error of a wait of lockTimeout, or sequenceTimeout
 
 	noWrites = "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)"
 )
 
 // advices says what an error of the server means, and what to do.
 var advices = map[string]string{
-	"22012": noWrites, // of zeroIfWritable
-	"25006": noWrites, // of the sequence
-	"42P01": "the sequence of tokens is not there: \"holdfast migrate --store URL\", or Store.Migrate, creates it",
-	"42501": "the user needs UPDATE on the sequence of tokens, or may not do what was asked",
-	"53200": "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
-	"53300": "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
-	"55000": "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
+	"22012":          noWrites, // of zeroIfWritable
+	"25006":          noWrites, // of the sequence
+	"42P01":          "the sequence of tokens is not there: \"holdfast migrate --store URL\", or Store.Migrate, creates it",
+	"42501":          "the user needs UPDATE on the sequence of tokens, or may not do what was asked",
+	"53200":          "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
+	"53300":          "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
+	lockNotAvailable: "another transaction has locked the sequence of tokens",
+	"55000":          "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
 }
 
 // advise adds to an error of the server what to do about it.
@@ -217,7 +223,7 @@ func advise(err error) error {
 // wrapErr advises, and marks an error of the server as not applied.
 func wrapErr(err error) error {
 	switch state := pgclient.SQLState(err); {
-	case pgclient.IsServerNotReady(state):
+	case pgclient.IsServerNotReady(state), state == lockNotAvailable:
 		return &driver.RetryError{Err: advise(err)}
 	case state != "":
 		return driver.NotApplied(advise(err))

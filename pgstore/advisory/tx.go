@@ -64,18 +64,18 @@ func lockInTx(ctx context.Context, tx any, name string, opts *TxOptions, try boo
 	if err != nil || name == "" {
 		return false, cmp.Or(err, fmt.Errorf("%w: the name of the lock is empty", driver.ErrInvalid))
 	}
-	function, shared, result := "advisory_xact_lock", "", " IS NOT NULL" // It returns void.
+	function, suffix, result := "pg_advisory_xact_lock", "", " IS NOT NULL" // It returns void.
 	if try {
-		function, result = "try_advisory_xact_lock", ""
+		function, result = "pg_try_advisory_xact_lock", ""
 	}
 	if opts.Shared {
-		shared = "_shared"
+		suffix = "_shared"
 	}
 	// A statement without arguments whose rows are not read is not prepared, also not by
 	// database/sql with pgx: some poolers support no prepared statements. The answer is the number
 	// of rows. A standby refuses the first function.
-	statement := fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_current_wal_lsn() IS NULL THEN 0 WHEN pg_catalog.pg_%s%s('%s')%s THEN 1 ELSE 0 END)",
-		function, shared, strings.ReplaceAll(key, ",", "','"), result)
+	statement := fmt.Sprintf("SELECT WHERE pg_catalog.pg_current_wal_lsn() IS NOT NULL AND pg_catalog.%s%s('%s')%s",
+		function, suffix, strings.ReplaceAll(key, ",", "','"), result)
 	var rows int64
 	switch tx := tx.(type) {
 	case pgx.Tx:
