@@ -72,11 +72,7 @@ func TestTerminated(t *testing.T) {
 	}
 	release(t, s, grant(t, s, "name", time.Minute))
 	time.Sleep(time.Second) // Nobody looks at a session without locks, until it is used.
-	pid := sessionsOf(s)[0]
-	pgtest.QueryValue[bool](t, other.pool, "SELECT pg_terminate_backend($1)", pid)
-	pgtest.Eventually(t, "end of the session", func() bool {
-		return pgtest.QueryValue[int64](t, other.pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
-	})
+	endSession(t, s, other)
 	grant(t, s, "name", time.Minute) // Its loss costs no attempt.
 }
 
@@ -606,6 +602,34 @@ func TestEndedBesideTheNextWait(t *testing.T) {
 	if err := again.entry.session.do(ctx, again); err != nil || again.done {
 		t.Errorf("a second unlock: %v, %v", again.done, err)
 	}
+}
+
+// An attempt that was given up, and is sent as the end of its session is found out, leaves no lock.
+func TestGivenUpAsTheSessionEnds(t *testing.T) {
+	t.Parallel()
+	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
+	release(t, s, grant(t, s, "name", time.Minute))
+	time.Sleep(1100 * time.Millisecond) // Such a session is looked at before it is used.
+	endSession(t, s, other)
+	c := attempt(t, s, "name")
+	s.mu.Lock()
+	c.entry.state = ending
+	s.mu.Unlock()
+	s.sessions[0].send(t.Context(), []*call{c})
+	if _, err := s.end(t.Context(), c.entry.owned); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, other, "name", time.Minute)
+}
+
+// endSession has the server end the first session of a store.
+func endSession(t *testing.T, s, other *Store) {
+	t.Helper()
+	pid := sessionsOf(s)[0]
+	pgtest.QueryValue[bool](t, other.pool, "SELECT pg_terminate_backend($1)", pid)
+	pgtest.Eventually(t, "end of the session", func() bool {
+		return pgtest.QueryValue[int64](t, other.pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+	})
 }
 
 // An attempt whose entry has ended before it is sent takes nothing: nobody would give it back.

@@ -78,18 +78,10 @@ func (s *session) do(ctx context.Context, c *call) error {
 // for another entry is skipped. If the server refuses a statement, all attempts of the batch fail;
 // any other error ends the session. A wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
-	st, over := s.store, true
+	st := s.store
+	current := func(c *call) bool { return st.owners[c.entry.owned] == c.entry }
 	st.mu.Lock()
-	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
-		e := c.entry
-		if st.owners[e.owned] == e {
-			over = false
-			if c.function == try && s.keys[e.key] == nil {
-				s.keys[e.key] = e
-			}
-		}
-		return c.function == ping || s.keys[e.key] != e
-	})
+	over := !slices.ContainsFunc(calls, current)
 	st.mu.Unlock()
 	if over { // The session may be another's by now, and wait for long.
 		return
@@ -97,23 +89,31 @@ func (s *session) send(ctx context.Context, calls []*call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.ready(slices.MaxFunc(calls, func(c, d *call) int { return cmp.Compare(c.ttl, d.ttl) }).ttl)
+	st.mu.Lock()
+	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
+		key := c.entry.key
+		if c.function == try && s.keys[key] == nil && current(c) {
+			s.keys[key] = c.entry
+		}
+		return c.function == ping || s.keys[key] != c.entry
+	})
+	st.mu.Unlock()
+	var refusal error
 	if err == nil {
 		err = s.ask(ctx, sent)
-	}
-	var refusal error
-	state := pgclient.SQLState(err)
-	if s.conn != nil && state != "" && advices[state] != noWrites {
-		// None of these keys is to stay locked: no attempt had its key before.
-		refusal = wrapErr(err)
-		var undo []*call
-		for _, c := range sent {
-			undo = append(undo, &call{function: unlock, entry: c.entry})
-			c.done = c.function == unlock
+		if state := pgclient.SQLState(err); state != "" && advices[state] != noWrites {
+			// None of these keys is to stay locked: no attempt had its key before.
+			refusal = wrapErr(err)
+			var undo []*call
+			for _, c := range sent {
+				undo = append(undo, &call{function: unlock, entry: c.entry})
+				c.done = c.function == unlock
+			}
+			if calls[0].function == wait { // It may have used up the time.
+				s.bound(batchTimeout)
+			}
+			err = s.ask(context.Background(), undo)
 		}
-		if calls[0].function == wait { // It may have used up the time.
-			s.bound(batchTimeout)
-		}
-		err = s.ask(context.Background(), undo)
 	}
 	if err != nil && s.conn != nil {
 		err = fmt.Errorf("the session with the locks was given up: %w", advise(err))
