@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,7 +27,6 @@ const (
 
 var (
 	errChanged = errors.New("s3: the object has changed")
-	errNoTag   = errors.New("s3: the server has answered without an ETag")
 	errUnfit   = fmt.Errorf("%w: the server ignores If-None-Match and If-Match of a PUT, so that two clients would hold a lock at once",
 		driver.ErrUnsupported)
 )
@@ -47,7 +45,7 @@ func (s *Store) get(ctx context.Context, key string) (value []byte, tag string, 
 	defer out.Body.Close()
 	value, err = io.ReadAll(io.LimitReader(out.Body, maxValue)) // What is longer is not a record.
 	if err == nil && aws.ToString(out.ETag) == "" {
-		err = errNoTag
+		err = errors.New("s3: the server has answered without an ETag")
 	}
 	return value, aws.ToString(out.ETag), err
 }
@@ -73,32 +71,7 @@ func (s *Store) put(ctx context.Context, key string, value []byte, tag string) (
 	if err != nil {
 		return "", explain("PUT", err)
 	}
-	if aws.ToString(out.ETag) == "" {
-		return "", errNoTag
-	}
-	return *out.ETag, nil
-}
-
-// list yields the names that begin with prefix. It ends after an error.
-func (s *Store) list(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + encode(prefix))}
-		for pages := s3.NewListObjectsV2Paginator(s.client, in); pages.HasMorePages(); {
-			limited, cancel := context.WithTimeout(ctx, readBound)
-			out, err := pages.NextPage(limited, once)
-			cancel()
-			if err != nil {
-				yield("", driver.NotApplied(explain("LIST", err)))
-				return
-			}
-			for _, object := range out.Contents {
-				name, ok := decode(strings.TrimPrefix(aws.ToString(object.Key), s.prefix))
-				if ok && !yield(name, nil) {
-					return
-				}
-			}
-		}
-	}
+	return aws.ToString(out.ETag), nil
 }
 
 // check writes an object that no name has twice, under conditions that hold at most for the first

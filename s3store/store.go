@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -173,17 +174,28 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			yield(driver.Record{}, driver.ErrClosed)
 			return
 		}
-		for name, err := range s.list(ctx, prefix) {
-			var records []driver.Record
-			if err == nil {
-				records, err = s.Lookup(ctx, name)
-			}
-			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + encode(prefix))}
+		for pages := s3.NewListObjectsV2Paginator(s.client, in); pages.HasMorePages(); {
+			limited, cancel := context.WithTimeout(ctx, readBound)
+			page, err := pages.NextPage(limited, once)
+			cancel()
+			if err != nil {
+				yield(driver.Record{}, driver.NotApplied(explain("LIST", err)))
 				return
 			}
-			for _, rec := range records {
-				if !yield(rec, nil) {
+			for _, object := range page.Contents {
+				name, ok := decode(strings.TrimPrefix(aws.ToString(object.Key), s.prefix))
+				if !ok {
+					continue
+				}
+				records, err := s.Lookup(ctx, name)
+				if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
 					return
+				}
+				for _, rec := range records {
+					if !yield(rec, nil) {
+						return
+					}
 				}
 			}
 		}
