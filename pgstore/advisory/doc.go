@@ -16,8 +16,7 @@
 //
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A connection that is in doubt, or whose
-// server does not reply for four seconds (14 to a session that waits), is closed. A renewal asks
-// whether the session is alive.
+// server does not reply for four seconds (14 to a session that waits), is closed.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that long waits lose their
@@ -27,8 +26,7 @@
 //
 // Holds are exclusive: the server would grant a session more shared locks of a key past a writer
 // that waits. The server stores only the key of a lock, so there are no shared, limited, detached
-// or kept locks, and no List, Break, Metadata or Floor. [LockTx] has shared locks. [Store.Locks]
-// shows the holders and the waiters of all programs.
+// or kept locks, and no List, Break, Metadata or Floor. [LockTx] has shared locks.
 //
 // # What can go wrong
 //

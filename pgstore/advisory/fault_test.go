@@ -396,7 +396,7 @@ func TestNoConnectionLeft(t *testing.T) {
 	if got := stateOf(t, s, waiter); got != driver.Lost {
 		t.Errorf("a waiter without a connection is %v, want lost", got)
 	}
-	if took := time.Since(began); took < failurePause {
+	if took := time.Since(began); took < shortPause {
 		t.Errorf("a waiter without a connection is told so after %v, and would ask for one again at once", took)
 	}
 }

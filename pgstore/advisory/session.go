@@ -28,12 +28,12 @@ const (
 	batchTimeout = 3800 * time.Millisecond
 	inlineTime   = 2900 * time.Millisecond
 
-	lockTimeout     = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
-	sequenceTimeout = 250 * time.Millisecond // bounds one that does not
-	lookInterval    = 20 * time.Millisecond  // how often an idle connection is looked at
-	lookTime        = 100 * time.Microsecond // and for how long
-	idleMargin      = time.Second            // by how much idle_session_timeout exceeds the longest TTL
-	maxIdle         = 24 * 24 * time.Hour    // The server's own limit is little higher.
+	lockTimeout  = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
+	shortPause   = 250 * time.Millisecond // how long an attempt waits for its sequence, and a place without a session lasts
+	lookInterval = 20 * time.Millisecond  // how often an idle connection is looked at
+	lookTime     = 100 * time.Microsecond // and for how long
+	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
+	maxIdle      = 24 * 24 * time.Hour    // The server's own limit is little higher.
 )
 
 // A session is a connection, with the locks that its server process has. It is made at the first
@@ -185,7 +185,7 @@ func (s *session) ready(ttl time.Duration) error {
 	}
 	patience := lockTimeout
 	if s == s.store.sessions[0] { // It waits for a sequence that is locked, and renewals wait behind it.
-		patience = sequenceTimeout
+		patience = shortPause
 	}
 	const text = `SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
 		FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
@@ -320,21 +320,13 @@ func transport(conn *pgx.Conn) net.Conn {
 	return raw
 }
 
-// Connections returns duplicates of the descriptors of the connections of sessions that hold locks
-// now. The caller closes them, and must neither read nor write them. If this process is killed, its
-// locks last until each process that was given a duplicate has closed it, the server's
-// idle_session_timeout is over, or the server or the network ends the connection. On Windows
-// Connections returns an error.
+// Connections returns duplicates of the descriptors of the connections. The caller closes them, and
+// must neither read nor write them. If this process is killed, its locks last until each process
+// that was given a duplicate has closed it, the server's idle_session_timeout is over, or the
+// server or the network ends the connection. Connections waits for the statements that are under
+// way, for ten seconds where an owner waits for its lock. On Windows it returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	var holding []*session // The mutex of one that waits may be locked for long.
-	s.mu.Lock()
-	for _, e := range s.owners {
-		if e.state == held && !slices.Contains(holding, e.session) {
-			holding = append(holding, e.session)
-		}
-	}
-	s.mu.Unlock()
-	for _, sess := range holding {
+	for _, sess := range s.sessions {
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		if sess.conn == nil {

@@ -30,8 +30,8 @@ type Options struct {
 	// may create. "" means no tokens. One grant in 32 waits for the server's disk.
 	TokenSequence string
 
-	// MaxWaiters bounds the sessions beside the first. An owner that waits has one, and keeps it
-	// for the lock that it gets. Further owners try at intervals. 0 means 8, and below 0 all do.
+	// MaxWaiters bounds the sessions beside the first, of owners that wait or have waited for their
+	// locks. 0 means 8, and below 0 there are none.
 	MaxWaiters int
 }
 
@@ -195,7 +195,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 const (
-	lockNotAvailable = "55P03" // the error of a wait of lockTimeout, or sequenceTimeout
+	lockNotAvailable = "55P03" // the error of a statement that has waited for lockTimeout or shortPause
 
 	noWrites = "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)"
 )
@@ -208,7 +208,7 @@ var advices = map[string]string{
 	"42501":          "the user needs UPDATE on the sequence of tokens, or may not do what was asked",
 	"53200":          "the server's lock table is full: hold fewer locks, or raise max_locks_per_transaction",
 	"53300":          "the server has no connection left: advisory locks need one of their own for each process, and one for each waiter",
-	lockNotAvailable: "another transaction has locked the sequence of tokens",
+	lockNotAvailable: "others have the lock, or have locked the sequence of tokens",
 	"55000":          "this server is a standby, whose locks exclude nobody on the primary: connect to that (target_session_attrs=read-write)",
 }
 

@@ -17,9 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
-// failurePause is how long a place lasts whose session cannot wait.
-const failurePause = 250 * time.Millisecond
-
 // An entry is a hold or a place of this Store, or an attempt at one. Store.mu guards the fields
 // from session on.
 type entry struct {
@@ -29,8 +26,7 @@ type entry struct {
 	place time.Duration // how long it may wait, 0 if it does not
 
 	session *session           // has the key, or tries to get it
-	ctx     context.Context    // of its wait
-	cancel  context.CancelFunc // ends it
+	cancel  context.CancelFunc // ends its wait
 	state   entryState
 	token   int64
 	until   time.Time // its end, or, in the state ending, the time of the next try
@@ -103,21 +99,22 @@ func (s *Store) place(e *entry) bool {
 	s.drop(e)
 	e.session, e.state, e.until = s.sessions[1+spare], waiting, time.Now().Add(e.place)
 	s.owners[e.owned], e.session.keys[e.key] = e, e
-	e.ctx, e.cancel = context.WithCancel(s.ctx)
-	s.running.Go(func() { s.wait(e) })
+	ctx, cancel := context.WithCancel(s.ctx)
+	e.cancel = cancel
+	s.running.Go(func() { s.wait(ctx, e) })
 	return true
 }
 
 // wait blocks until the server grants or refuses the key of a place, or the wait is canceled. Then
 // it notifies the owner.
-func (s *Store) wait(e *entry) {
+func (s *Store) wait(ctx context.Context, e *entry) {
 	defer e.cancel()
 	c := &call{function: wait, entry: e, ttl: e.ttl}
-	for again := true; again && e.ctx.Err() == nil; again = pgclient.SQLState(c.err) == lockNotAvailable {
-		e.session.send(e.ctx, []*call{c})
+	for again := true; again && ctx.Err() == nil; again = pgclient.SQLState(c.err) == lockNotAvailable {
+		e.session.send(ctx, []*call{c})
 	}
 	if !c.done {
-		_ = retry.Sleep(e.ctx, failurePause)
+		_ = retry.Sleep(ctx, shortPause)
 		s.mu.Lock()
 		s.drop(e)
 		s.mu.Unlock()
