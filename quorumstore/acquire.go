@@ -25,11 +25,11 @@ const (
 	maxClockLead = int64(time.Hour / time.Microsecond)
 )
 
-// Acquire implements [driver.Store]: one vote. It returns as soon as the votes decide it. Once a
+// Acquire implements [driver.Store]: one vote. It returns as soon as the replies decide it. Once a
 // majority has replied and they do not, or too many have failed, the other nodes have as long
-// again: they may decide it, or which error it is. Grants of an attempt that has failed are
-// released before Acquire returns, as far as the nodes confirm it in time. An attempt that a
-// majority may have granted, by nodes without a reply, is left as it is: Renew tells.
+// again: they may decide it, or which error it is. What a failed attempt was granted is released
+// before Acquire returns, as far as the nodes confirm that in time. An attempt that a majority may
+// have granted, by nodes without a reply, is left as it is: Renew tells.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
 	var none driver.Result
 	if err := s.checkUsable(ctx); err != nil {
@@ -50,29 +50,27 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	if req.Place = 0; s.guarantees.Fencing { // Nodes that would choose a lower token agree on the floor.
 		req.Floor = min(max(req.Floor, began.UnixMicro()+floorSlack+s.clockLead), driver.MaxToken)
 	}
-	delete(s.entries, key)
-	e := s.entryOf(key, req.TTL)
-	e.own = true
+	e := s.newEntry(key, req.TTL)
 	for i := range e.parts {
 		e.parts[i].acquiring.Add(1) // Its release follows.
 	}
-	s.begin(e)
+	e.pending = len(s.nodes)
 	s.mu.Unlock()
 
-	b := ask(s, ctx, func(ctx context.Context, n *node) (driver.Result, error) { return s.acquireAt(ctx, e, n, req) })
-	votes := countVotes(s.need, b.values, b.errs)
-	outcome, token, waiting := verdictUndecided, int64(0), len(s.nodes)
-	for range b.await(ctx, s.timeout) {
-		waiting--
-		votes = countVotes(s.need, b.values, b.errs)
-		outcome, token = votes.verdict(waiting)
+	votes, outcome, token := votes{need: s.need}, verdictUndecided, int64(0)
+	b := ask(s, ctx, s.timeout, func(ctx context.Context, n *node) (driver.Result, error) {
+		return s.acquireAt(ctx, e, n, req)
+	}, func(b *ballot[driver.Result], node int) bool {
+		votes.add(b.values[node], b.errs[node])
+		outcome, token = votes.verdict(b.open)
 		if outcome != verdictUndecided && outcome != verdictUnavailable {
-			break
+			return true
 		}
 		if votes.replied() >= s.need || outcome == verdictUnavailable {
 			b.within(max(shortPause, time.Since(began)))
 		}
-	}
+		return false
+	})
 	if outcome == verdictUndecided { // No more votes are waited for.
 		outcome, token = votes.verdict(0)
 	}
@@ -92,37 +90,42 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 			return none, b.err(string(outcome))
 		}
 	}
-	s.undo(ctx, b, e, len(votes.tokens))
+	undone := s.undo(ctx, key, b.values, len(votes.tokens))
 	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
-	inTheWay := largestGroup(votes.inWay)
+	inTheWay, _ := mostlyHeld(votes.inWay)
 	if outcome == verdictBusy {
-		if inTheWay[0].Holder != req.Holder {
-			return driver.Result{Held: inTheWay[0]}, nil
+		if inTheWay.Holder != req.Holder {
+			return driver.Result{Held: inTheWay}, nil
 		}
 		// Two owners with one public holder can be granted one token on different nodes, for a
 		// moment, and look like one hold. It is one if a second look finds it.
-		if again, err := s.Lookup(ctx, req.Name); err == nil && len(again) > 0 && sameHold(inTheWay[0], again[0]) {
-			return driver.Result{Held: inTheWay[0]}, nil
+		if again, err := s.Lookup(ctx, req.Name); err == nil && len(again) > 0 && sameHold(inTheWay, again[0]) {
+			return driver.Result{Held: inTheWay}, nil
 		}
 		outcome = verdictSplit
 	}
 	if waits && outcome == verdictSplit && len(votes.inWay) > s.minority() {
-		inTheWay[0].Remaining = pause
-		return driver.Result{Held: inTheWay[0]}, nil
+		inTheWay.Remaining = pause
+		return driver.Result{Held: inTheWay}, nil
 	}
-	return none, s.failure(b, outcome, pause)
+	return none, s.failure(b, votes, undone, outcome, pause)
 }
 
 // acquireAt sends the Acquire of an entry to a node.
 func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Request) (res driver.Result, err error) {
-	defer s.done(e, n)
+	defer s.done(e)
 	if n.silent.Load() && n.pending.Load() > pendingLimit {
 		err = errSilent
 	} else {
 		began := time.Now()
 		res, err = n.Acquire(ctx, req)
-		s.noteReply(ctx, n, began, err)
-		s.mu.Lock() // The next floors are higher, by half more than needed: requests may take longer.
+		silent := err != nil && ctx.Err() != nil
+		n.silent.Store(silent)
+		s.mu.Lock()
+		if !silent {
+			s.slowest = max(s.slowest, time.Since(began))
+		}
+		// The next floors are higher, by half more than needed: requests may take longer.
 		more := max(res.Token-began.UnixMicro()-floorSlack-s.clockLead, 0)
 		s.clockLead = min(s.clockLead+more+more/2, maxClockLead)
 		s.mu.Unlock()
@@ -134,32 +137,24 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 	return res, err
 }
 
-// undo releases an attempt, and waits until each of the nodes that granted it has confirmed that,
-// for Options.Timeout at most. The replies of those that have become errUndone.
-func (s *Store) undo(ctx context.Context, attempt *ballot[driver.Result], e *entry, granted int) {
-	s.mu.Lock()
-	b := s.release(ctx, e, 0, lost)
-	s.mu.Unlock()
-	if granted == 0 {
-		return
-	}
-	for i := range b.await(ctx, s.timeout) {
-		if attempt.errs[i] != nil || !attempt.values[i].Granted {
-			continue
+// undo releases an attempt, and waits until the nodes that granted it have confirmed that, for
+// Options.Timeout at most. It returns how many have.
+func (s *Store) undo(ctx context.Context, key [2]string, attempt []driver.Result, granted int) (undone int) {
+	s.release(ctx, s.timeout, key, 0, lost, func(b *ballot[bool], node int) bool {
+		if attempt[node].Granted {
+			if granted--; b.errs[node] == nil {
+				undone++
+			}
 		}
-		if b.errs[i] == nil {
-			attempt.errs[i] = errUndone
-		}
-		if granted--; granted == 0 {
-			return
-		}
-	}
+		return granted == 0 // If none has, one that refused it replies at once.
+	})
+	return undone
 }
 
 // failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied
 // if the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
-func (s *Store) failure(b *ballot[driver.Result], outcome verdict, pause time.Duration) error {
-	e, votes := b.err(string(outcome)), countVotes(s.need, b.values, b.errs)
+func (s *Store) failure(b *ballot[driver.Result], votes votes, undone int, outcome verdict, pause time.Duration) error {
+	e := b.err(string(outcome))
 	var later []time.Duration // until nodes can serve that cannot now
 	for _, err := range b.errs {
 		if retry := (*driver.RetryError)(nil); errors.As(err, &retry) {
@@ -169,7 +164,7 @@ func (s *Store) failure(b *ballot[driver.Result], outcome verdict, pause time.Du
 	slices.Sort(later)
 	missing := s.need - votes.replied()
 	switch {
-	case driver.Permanent(e), votes.without() <= s.minority():
+	case driver.Permanent(e), votes.without()+undone <= s.minority():
 	case outcome != verdictUnavailable:
 		return &driver.RetryError{Err: e, After: pause}
 	case missing <= len(later):

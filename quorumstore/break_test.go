@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -47,7 +48,11 @@ func TestBreakToken(t *testing.T) {
 						t.Fatalf("Acquire at node %d: %+v, %v", i, res, err)
 					}
 				}
+				began := time.Now()
 				records, err := s.Break(t.Context(), name, token)
+				if d := time.Since(began); d > 0 && !slices.Contains(test.nodes, hung) {
+					t.Errorf("Break took %v", d)
+				}
 				broken := len(records) > 0
 				var votes *majorityError
 				if broken != test.broken || errors.As(err, &votes) != test.fails {

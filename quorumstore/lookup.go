@@ -70,31 +70,29 @@ func (s *Store) holds(
 	ctx context.Context, timeout time.Duration, read func(context.Context, *node) ([]driver.Record, error),
 ) (b *ballot[[]driver.Record], holds []driver.Record, unclear []string) {
 	names, unknown := map[string][]driver.Record{}, len(s.nodes)
-	b, unclear = ask(s, ctx, read), []string{""}
-	for node := range b.await(ctx, timeout) {
+	unclear = []string{""}
+	b = ask(s, ctx, timeout, read, func(b *ballot[[]driver.Record], node int) bool {
 		if b.errs[node] != nil {
-			continue
+			return false
 		}
 		for _, rec := range b.values[node] {
 			names[rec.Name] = append(names[rec.Name], rec)
 		}
 		if unknown--; unknown > s.minority() {
-			continue
+			return false
 		}
 		holds, unclear = nil, nil
 		for name, records := range names {
-			group := largestGroup(records)
-			if len(group) >= s.need {
-				holds = append(holds, group[0]) // At least one node of the last renewal is among these.
-			} else if len(group)+unknown >= s.need {
+			rec, most := mostlyHeld(records)
+			if most >= s.need {
+				holds = append(holds, rec) // At least one node of the last renewal is among these.
+			} else if most+unknown >= s.need {
 				unclear = append(unclear, name)
 			}
 		}
-		if len(unclear) == 0 {
-			break
-		}
 		b.within(s.timeout)
-	}
+		return len(unclear) == 0
+	})
 	return b, holds, unclear
 }
 
@@ -107,13 +105,21 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 	if err := s.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Record, error) { return n.Break(ctx, name, token) })
-	for range b.await(ctx, s.timeout) { // All replies count.
-	}
-	had, without := b.tally(func(ended []driver.Record) bool { return len(ended) > 0 })
+	had, without := 0, 0
+	b := ask(s, ctx, s.timeout, func(ctx context.Context, n *node) ([]driver.Record, error) {
+		return n.Break(ctx, name, token)
+	}, func(b *ballot[[]driver.Record], node int) bool {
+		if len(b.values[node]) > 0 {
+			had++
+		} else if b.errs[node] == nil {
+			without++
+		}
+		return false // All replies count.
+	})
 	switch {
 	case had > s.minority():
-		return largestGroup(slices.Concat(b.values...))[:1], nil
+		broken, _ := mostlyHeld(slices.Concat(b.values...))
+		return []driver.Record{broken}, nil
 	case without > s.minority():
 		return nil, nil
 	}

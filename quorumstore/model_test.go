@@ -197,13 +197,12 @@ func (m *model) ask(s state, c int) {
 // countVotes lets the client decide by any part of the answers that are there.
 func (m *model) countVotes(s state, c int) {
 	for part := range 1 << modelNodes {
-		results, errs := make([]driver.Result, modelNodes), slices.Repeat([]error{errNoReply}, modelNodes)
+		votes := votes{need: modelNeed}
 		for n := range s.nodes {
 			if token := s.nodes[n].lanes[c].granted; part&(1<<n) != 0 && token > 0 {
-				results[n], errs[n] = driver.Result{Granted: true, Token: int64(token)}, nil
+				votes.add(driver.Result{Granted: true, Token: int64(token)}, nil)
 			}
 		}
-		votes := countVotes(modelNeed, results, errs)
 		outcome, token := votes.verdict(0)
 		if m.greatest && len(votes.tokens) >= modelNeed {
 			outcome, token = verdictWon, slices.Max(votes.tokens)

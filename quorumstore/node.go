@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +18,8 @@ type node struct {
 	driver.Store
 	index int
 
-	pending atomic.Int64 // acquisitions and releases under way, or to be sent again
-	silent  atomic.Bool  // the last request that has ended had no reply
+	pending atomic.Int64 // requests under way, and releases to be sent again
+	silent  atomic.Bool  // the last acquisition or release that has ended had no reply
 }
 
 // pendingLimit bounds what is pending for a node that does not reply, or confirms no release.
@@ -29,39 +30,64 @@ var (
 	errNoReply = errors.New("no reply yet") // at the end of its time, or when the others had decided
 )
 
-// A ballot is a request to all nodes, with their replies.
+// A ballot is a request to all nodes, with their replies as far as they came in time.
 type ballot[T any] struct {
-	s       *Store
-	values  []T
-	errs    []error // errNoReply for those that have not replied
-	replies chan reply[T]
-	hurry   <-chan time.Time // ends the wait for replies; see within
-	cut     error            // the error of the caller's context, if that ended the wait
+	s      *Store
+	values []T
+	errs   []error // errNoReply for those that have not replied
+	cut    error   // the error of the caller's context, if that ended the wait
+
+	mu      sync.Mutex    // guards values, errs, and:
+	open    int           // how many nodes have not replied
+	decided chan struct{} // closed when the replies are enough
+	over    bool          // further replies do not count
+	timer   *time.Timer   // ends the wait for them
+	hurried bool          // see within
 }
 
-type reply[T any] struct {
-	node  int
-	value T
-	err   error
-}
-
-// ask sends a request to each node, on a goroutine of its own. A request keeps the values of ctx
-// and ignores its end. It ends after twice the Timeout, so that its outcome becomes known.
-func ask[T any](s *Store, ctx context.Context, request func(context.Context, *node) (T, error)) *ballot[T] {
+// ask sends a request to each node, on a goroutine of its own, and waits until the replies are
+// enough, or the timeout is over. After each reply, count gets the index of the node, and reports
+// whether they are. A request keeps the values of ctx and ignores its end. It ends after twice
+// Options.Timeout, so that its outcome becomes known.
+func ask[T any](
+	s *Store, ctx context.Context, timeout time.Duration,
+	request func(context.Context, *node) (T, error), count func(b *ballot[T], node int) bool,
+) *ballot[T] {
 	size := len(s.nodes)
-	b := &ballot[T]{s: s, values: make([]T, size), errs: make([]error, size), replies: make(chan reply[T], size)}
-	ctx, cancel := s.limit(ctx)
-	var ended atomic.Int64
+	b := &ballot[T]{
+		s: s, values: make([]T, size), errs: slices.Repeat([]error{errNoReply}, size),
+		open: size, decided: make(chan struct{}), timer: time.NewTimer(timeout),
+	}
+	limited, cancel := s.limit(ctx)
 	for i, n := range s.nodes {
-		b.errs[i] = errNoReply
+		n.pending.Add(1)
 		go func() {
-			value, err := request(ctx, n)
-			b.replies <- reply[T]{i, value, err}
-			if ended.Add(1) == int64(size) {
+			value, err := request(limited, n)
+			n.pending.Add(-1)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.open--; b.open == 0 {
 				cancel()
+			}
+			if b.over {
+				return
+			}
+			b.values[i], b.errs[i] = value, err
+			if b.over = count(b, i) || b.open == 0; b.over {
+				close(b.decided)
 			}
 		}()
 	}
+	select {
+	case <-b.decided:
+	case <-b.timer.C:
+	case <-ctx.Done():
+		b.cut = ctx.Err()
+	}
+	b.timer.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
 	return b
 }
 
@@ -69,59 +95,11 @@ func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 }
 
-// noteReply records whether a node has replied to a request, and how long that has taken.
-func (s *Store) noteReply(ctx context.Context, n *node, began time.Time, err error) {
-	silent := err != nil && ctx.Err() != nil
-	if n.silent.Store(silent); !silent {
-		s.slowest.Store(max(s.slowest.Load(), int64(time.Since(began)))) // One beside it may get lost.
-	}
-}
-
-// await waits for the replies, and yields the index of the node after each of them, until the
-// timeout or the end of ctx. A reply that has come counts, also if the time is over when this
-// goroutine gets to it.
-func (b *ballot[T]) await(ctx context.Context, timeout time.Duration) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		over := time.After(timeout)
-		for range b.values {
-			var r reply[T]
-			select {
-			case r = <-b.replies:
-			default:
-				select {
-				case r = <-b.replies:
-				case <-over:
-					return
-				case <-b.hurry:
-					return
-				case <-ctx.Done():
-					b.cut = ctx.Err()
-					return
-				}
-			}
-			if b.values[r.node], b.errs[r.node] = r.value, r.err; !yield(r.node) {
-				return
-			}
-		}
-	}
-}
-
-// tally returns how many nodes had what a request ends, and how many certainly had not.
-func (b *ballot[T]) tally(had func(T) bool) (with, without int) {
-	for i, value := range b.values {
-		if b.errs[i] == nil && had(value) {
-			with++
-		} else if b.errs[i] == nil {
-			without++
-		}
-	}
-	return with, without
-}
-
-// within has the wait for further replies end after d. The first call counts.
+// within has the wait for further replies end after d. The first call counts. It is for count.
 func (b *ballot[T]) within(d time.Duration) {
-	if b.hurry == nil {
-		b.hurry = time.After(d)
+	if !b.hurried {
+		b.hurried = true
+		b.timer.Reset(d)
 	}
 }
 

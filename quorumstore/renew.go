@@ -3,18 +3,10 @@ package quorumstore
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// A renewal is one request of a batch to the nodes.
-type renewal struct {
-	*entry
-	index  int          // of the request of the caller
-	answer driver.Entry // once it is decided
-	held   bool         // some node has it
-	open   int          // how many nodes have not replied about it
-}
 
 // Renew implements [driver.Store]: one request to each node for the whole batch. An entry is Held
 // if a majority of the nodes says so under one and the same token, and Lost if so many do not that
@@ -29,79 +21,84 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 		return nil, err
 	}
 	entries := make([]driver.Entry, len(reqs))
-	var renewals []renewal
 	var batch []driver.RenewRequest
+	var places []int // of the requests of the batch among reqs
 	s.mu.Lock()
 	for i, req := range reqs {
-		e := s.entryOf([2]string{req.Name, req.Owner}, req.TTL)
-		if e.state != live || req.Token != 0 && e.token != 0 && req.Token != e.token {
-			entries[i].State = driver.Lost
-			continue
+		if e := s.entries[[2]string{req.Name, req.Owner}]; e != nil {
+			if e.state != live || req.Token != 0 && e.token != 0 && req.Token != e.token {
+				entries[i].State = driver.Lost
+				continue
+			}
+			req.Token = cmp.Or(req.Token, e.token)
 		}
-		req.Token = cmp.Or(req.Token, e.token)
-		renewals, batch = append(renewals, renewal{entry: e, index: i, open: len(s.nodes)}), append(batch, req)
+		batch, places = append(batch, req), append(places, i)
 	}
 	s.mu.Unlock()
 	if len(batch) == 0 {
 		return entries, nil
 	}
-	b := ask(s, ctx, func(ctx context.Context, n *node) ([]driver.Entry, error) { return n.Renew(ctx, batch) })
-	for range b.await(ctx, s.timeout) {
-		undecided := false
-		for i := range renewals {
-			renewals[i].decide(b, i)
-			undecided = undecided || renewals[i].answer.State == driver.Unknown
+	b := ask(s, ctx, s.timeout, func(ctx context.Context, n *node) ([]driver.Entry, error) {
+		return n.Renew(ctx, batch)
+	}, func(b *ballot[[]driver.Entry], _ int) bool {
+		for i, place := range places {
+			if entries[place].State == driver.Unknown {
+				entries[place], _, _ = judge(b, i)
+			}
 		}
-		if !undecided {
-			break
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+		return !slices.ContainsFunc(entries, func(e driver.Entry) bool { return e.State == driver.Unknown })
+	})
 	var err error
-	for i := range renewals {
-		r := &renewals[i]
-		unsettled := r.answer.State == driver.Unknown && r.own && batch[i].Token == 0 && r.open <= s.minority()
+	var ended [][2]string // those whose rest is released in the background
+	s.mu.Lock()
+	for i, place := range places {
+		answer, has, open := judge(b, i)
+		key := [2]string{batch[i].Name, batch[i].Owner}
+		e := s.entries[key]
+		unsettled := answer.State == driver.Unknown && e != nil && batch[i].Token == 0 && open <= s.minority()
 		switch {
-		case r.state != live: // Its release has begun meanwhile.
-			r.answer = driver.Entry{State: driver.Lost}
-		case r.answer.State == driver.Lost && !r.own && !r.held:
-			if s.entries[r.key] == r.entry { // The owner may have an entry under another token.
-				delete(s.entries, r.key)
+		case e != nil && e.state != live: // Its release has begun meanwhile.
+			answer = driver.Entry{State: driver.Lost}
+		case answer.State == driver.Lost || unsettled:
+			answer = driver.Entry{State: driver.Lost}
+			if e != nil || has > 0 { // Otherwise the owner may have an entry under another token.
+				ended = append(ended, key)
 			}
-		case r.answer.State == driver.Lost || unsettled: // Its rest is released in the background.
-			r.answer = driver.Entry{State: driver.Lost}
-			s.release(ctx, r.entry, 0, lost)
-		default:
-			if end := s.endAfter(batch[i].TTL); end.After(r.expiry) {
-				r.expiry = end
+		case e != nil:
+			if end := s.endAfter(batch[i].TTL); end.After(e.expiry) {
+				e.expiry = end
 			}
-			r.token = cmp.Or(r.token, r.answer.Token)
+			e.token = cmp.Or(e.token, answer.Token)
 		}
-		if entries[r.index] = r.answer; r.answer.State == driver.Unknown && err == nil {
+		if entries[place] = answer; answer.State == driver.Unknown && err == nil {
 			err = b.err("no majority confirmed an entry")
 		}
+	}
+	s.mu.Unlock()
+	for _, key := range ended {
+		s.release(ctx, 0, key, 0, lost, func(*ballot[bool], int) bool { return true })
 	}
 	return entries, err
 }
 
-// decide counts the votes on the request with an index in the batch.
-func (r *renewal) decide(b *ballot[[]driver.Entry], index int) {
+// judge returns what the answers of the nodes make of an entry of the batch, how many nodes say
+// that it is Held under the most common token, and how many have not replied about it.
+func judge(b *ballot[[]driver.Entry], index int) (answer driver.Entry, has, open int) {
 	tokens := make([]int64, 0, 16)
-	r.open = 0
 	for _, answers := range b.values {
 		switch {
 		case index >= len(answers) || answers[index].State == driver.Unknown: // perhaps no reply yet
-			r.open++
+			open++
 		case answers[index].State == driver.Held:
 			tokens = append(tokens, answers[index].Token)
 		}
 	}
-	r.held = len(tokens) > 0
-	switch token, most := mostCommon(tokens); {
-	case most >= b.s.need:
-		r.answer = driver.Entry{State: driver.Held, Token: token}
-	case most+r.open < b.s.need:
-		r.answer.State = driver.Lost
+	token, has := mostCommon(tokens)
+	switch {
+	case has >= b.s.need:
+		answer = driver.Entry{State: driver.Held, Token: token}
+	case has+open < b.s.need:
+		answer.State = driver.Lost
 	}
+	return answer, has, open
 }

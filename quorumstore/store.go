@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -40,9 +39,8 @@ type Store struct {
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
 
-	slowest atomic.Int64 // how long a reply has taken, in ns
-
 	mu        sync.Mutex
+	slowest   time.Duration        // how long a node has taken to reply to an acquisition
 	clockLead int64                // of the nodes' clocks, as far as votes have shown it, in µs
 	entries   map[[2]string]*entry // by name and owner
 	most      int                  // the number of entries at which those that are over are removed
@@ -138,17 +136,18 @@ func (s *Store) checkUsable(ctx context.Context) error {
 const silentShare = 100
 
 // Close implements [driver.Store]. It waits for acquisitions and releases under way, for twice as
-// long as a reply has taken so far at most: a program that takes a lock for a moment would spend
-// most of its time on a node that hangs. It closes the nodes only if Options.CloseStores is set.
+// long as an acquisition has taken so far at most: a program that takes a lock for a moment would
+// spend most of its time on a node that hangs. It closes the nodes only if Options.CloseStores is
+// set.
 func (s *Store) Close() (err error) {
 	s.closeOnce.Do(func() {
 		close(s.closing)
-		limit := min(2*time.Duration(s.slowest.Load())+s.timeout/silentShare, s.timeout)
+		s.mu.Lock()
+		limit := min(2*s.slowest+s.timeout/silentShare, s.timeout)
+		s.mu.Unlock()
 		isBusy := func(n *node) bool { return n.pending.Load() > 0 }
-		began, pause := time.Now(), s.timeout/1000
-		for slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit {
-			time.Sleep(pause)
-			pause = min(2*pause, s.timeout/silentShare)
+		for began := time.Now(); slices.ContainsFunc(s.nodes, isBusy) && time.Since(began) < limit; {
+			time.Sleep(s.timeout / silentShare / 10)
 		}
 		for _, n := range s.nodes {
 			if !s.ownsNodes {

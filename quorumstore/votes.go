@@ -2,15 +2,11 @@ package quorumstore
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// errUndone is the vote of a node that has granted the attempt, and has confirmed its release.
-var errUndone = driver.NotApplied(errors.New("granted, and released again"))
 
 // A verdict is the result of the votes on an attempt, in words.
 type verdict string
@@ -33,39 +29,33 @@ type votes struct {
 	need    int             // how many nodes are a majority
 	tokens  []int64         // granted
 	inWay   []driver.Record // the holds that were told
-	undone  int             // granted, and certainly released
 	refused int             // errors of nodes that have never had anything of the attempt
 }
 
-// countVotes counts replies. One without an error is a grant, or the hold in the way of it.
-func countVotes(need int, results []driver.Result, errs []error) votes {
-	v := votes{need: need, tokens: make([]int64, 0, len(results))}
-	for i, err := range errs {
-		switch res := results[i]; {
-		case err == nil && res.Granted:
-			v.tokens = append(v.tokens, res.Token)
-		case err == nil:
-			v.inWay = append(v.inWay, res.Held)
-		case err == errUndone:
-			v.undone++
-		case driver.IsNotApplied(err):
-			v.refused++
-		}
+// add counts a reply. One without an error is a grant, or the hold in the way of it.
+func (v *votes) add(res driver.Result, err error) {
+	switch {
+	case err == nil && res.Granted:
+		v.tokens = append(v.tokens, res.Token)
+	case err == nil:
+		v.inWay = append(v.inWay, res.Held)
+	case driver.IsNotApplied(err):
+		v.refused++
 	}
-	return v
 }
 
 // replied returns how many nodes have granted the attempt or told the hold in its way.
-func (v *votes) replied() int { return len(v.tokens) + len(v.inWay) + v.undone }
+func (v *votes) replied() int { return len(v.tokens) + len(v.inWay) }
 
 // without returns how many nodes have certainly nothing of the attempt.
-func (v *votes) without() int { return len(v.inWay) + v.undone + v.refused }
+func (v *votes) without() int { return len(v.inWay) + v.refused }
 
 // verdict returns the verdict if waiting nodes that have not voted yet may still do so, and the
 // token if it is won.
 func (v *votes) verdict(waiting int) (verdict, int64) {
 	token, agreed := mostCommon(v.tokens)
-	inTheWay, replied := len(largestGroup(v.inWay)), v.replied()
+	_, inTheWay := mostlyHeld(v.inWay)
+	replied := v.replied()
 	switch {
 	case agreed >= v.need:
 		return verdictWon, token
@@ -84,30 +74,33 @@ func (v *votes) verdict(waiting int) (verdict, int64) {
 }
 
 // mostCommon returns the token that most nodes have, and how many these are.
-func mostCommon(tokens []int64) (token int64, most int) {
-	counts := make(map[int64]int, len(tokens))
-	for _, t := range tokens {
-		if counts[t]++; counts[t] > most {
-			token, most = t, counts[t]
-		}
-	}
-	return token, most
+func mostCommon(tokens []int64) (int64, int) {
+	return largestGroup(tokens, func(a, b int64) bool { return a == b })
 }
 
-// largestGroup returns the records of the hold or keep that has most of them: the smallest token
-// first, and then the longest time left.
-func largestGroup(records []driver.Record) []driver.Record {
-	var best []driver.Record
-	for _, rec := range records {
-		same := slices.DeleteFunc(slices.Clone(records), func(other driver.Record) bool { return !sameHold(rec, other) })
-		if len(same) > len(best) {
-			best = same
-		}
-	}
-	slices.SortStableFunc(best, func(a, b driver.Record) int {
+// mostlyHeld returns the hold or keep that has most of the records, and how many these are. Its
+// record is the one with the smallest token, and then the longest time left. It sorts the records.
+func mostlyHeld(records []driver.Record) (driver.Record, int) {
+	slices.SortStableFunc(records, func(a, b driver.Record) int {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(b.Remaining, a.Remaining))
 	})
-	return best
+	return largestGroup(records, sameHold)
+}
+
+// largestGroup returns the first of those of which there are most, and how many these are.
+func largestGroup[T any](all []T, same func(a, b T) bool) (first T, most int) {
+	for _, one := range all {
+		n := 0
+		for _, other := range all {
+			if same(one, other) {
+				n++
+			}
+		}
+		if n > most {
+			first, most = one, n
+		}
+	}
+	return first, most
 }
 
 // sameHold reports whether the records of two nodes belong to one hold, or are keeps of one hold.
