@@ -16,20 +16,18 @@
 // counted by the server's clock, never from when its transaction began. After a crash of the
 // holder, the lock is free when its TTL has expired.
 //
-// A verb is one statement and one round trip, as a rule. Acquisitions that come at the same time
-// share one transaction and its wait for the disk, and so do releases, and the renewals of a
-// Client. Those that need more (the lock is held, or has others beside or behind it, or its row is
-// locked) share a second transaction. An attempt that does not wait, and is refused for an
+// Acquisitions that come at the same time share one transaction and its wait for the disk, and so
+// do releases, and the renewals of a Client. An attempt that does not wait, and is refused for an
 // exclusive lock without waiters, writes nothing. The store works through poolers, in transaction
 // mode too, and with any default_transaction_isolation. Transactions that the server has undone in
 // favor of others are repeated until the deadline.
 //
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
 // a hold, or finds that its time is over, gives the lock to those whose turn it is. After that
-// transaction their Stores are notified, each on the one connection by which it listens. When a
-// hold is broken, the Store that acquired it is notified; a Client that has adopted it learns of
-// that at its next renewal. A notification that is lost costs a waiter a third of the time of its
-// place.
+// transaction their Stores are notified, each on the one connection by which it listens, which it
+// makes 100 ms after its first entry. When a hold is broken, the Store that acquired it is notified;
+// a Client that has adopted it learns of that at its next renewal. A notification that is lost
+// costs a waiter a third of the time of its place.
 //
 // # Other languages
 //

@@ -247,7 +247,7 @@ func TestNoDeadlocks(t *testing.T) {
 // freeze stops the server processes of an application, as a hung machine does, until the test ends.
 func freeze(t *testing.T, watching *Store, application string) {
 	t.Helper()
-	pids, err := query(t.Context(), watching, watching.acquire, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, pgx.RowTo[int])
+	pids, err := query(t.Context(), watching, watching.pool.Acquire, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", []any{application}, pgx.RowTo[int])
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("%d processes of %s: %v", len(pids), application, err)
 	}
@@ -353,7 +353,7 @@ func TestExhaustedPool(t *testing.T) {
 		}
 	}
 	client := holdfast.New(s, &holdfast.Config{RequestTimeout: 300 * time.Millisecond})
-	if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "all 1 are in use") {
+	if _, err := client.TryAcquire(t.Context(), "other", nil); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "no connection of the pool") {
 		t.Errorf("TryAcquire: %v", err)
 	}
 	_ = client.Close()

@@ -3,6 +3,7 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -21,10 +22,10 @@ func TestHistories(t *testing.T) {
 	queuetest.Run(t, together, 400*time.Millisecond, func(tb testing.TB) driver.Notifier {
 		s := open(tb)
 		s.Notify(func(string, string, int64) {}) // It listens to the mark before those that are tested.
-		s.startListening(true)
-		s.listener.notices.Expect(queuetest.Mark, queuetest.Mark, time.Hour)
+		s.listening.Do(func() { s.goBackground(s.listen) })
+		s.notices.Expect(queuetest.Mark, queuetest.Mark, time.Hour)
 		return queuetest.Settled(s, func(token int64) {
-			s.tell([]string{fmt.Sprintf("%s %d %s", s.listener.channel, token, tagOf(queuetest.Mark, queuetest.Mark))})
+			s.tell(context.Background(), []string{fmt.Sprintf("%s %d %s", s.channel, token, tagOf(queuetest.Mark, queuetest.Mark))})
 		})
 	})
 }

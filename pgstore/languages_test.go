@@ -193,7 +193,7 @@ func TestLanguagesBesideQueue(t *testing.T) {
 	})()
 	w := wait(t, s, "name", time.Minute)
 	pgtest.Eventually(t, "connection that listens", func() bool {
-		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", "LISTEN "+s.listener.channel) > 0
+		return value[int64](t, s, "SELECT count(*) FROM pg_stat_activity WHERE query = $1", "LISTEN "+s.channel) > 0
 	})
 	tx := pgtest.Begin(t, s.pool)
 	var ended, whole bool

@@ -2,20 +2,17 @@ package pgstore
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
@@ -23,85 +20,46 @@ const (
 	// listenTimeout bounds the set-up of a connection that listens, and each test of it.
 	listenTimeout = 5 * time.Second
 
-	// tellTimeout bounds a notification.
-	tellTimeout = 2 * time.Second
-
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second
 
-	// listenDelay is the time from the first hold of a Store to its LISTEN if none of its
-	// entries waits. A program that ends sooner needs no second connection.
-	listenDelay = 200 * time.Millisecond
+	// listenDelay is the time from the first entry of a Store to its LISTEN. A program that ends
+	// sooner needs no second connection.
+	listenDelay = 100 * time.Millisecond
 )
 
-// A listener passes the notifications for a Store to the functions that Notify has registered. The
-// Store listens on a channel of its own, for all of its entries. The payload is the token of an
-// entry, or 0, and its tag (see tagOf).
-type listener struct {
-	channel string // random
-	notices notices.Mailbox
-	start   sync.Once
-	waited  context.Context // ends when the first entry waits, or at Close
-	waits   context.CancelFunc
-
-	mu      sync.Mutex
-	untold  []string   // the notices to send, as the server's functions have returned them
-	telling sync.Mutex // locked while they are sent
-}
-
-func (l *listener) init(closed context.Context) {
-	l.channel = "holdfast_" + strings.ToLower(rand.Text())
-	l.waited, l.waits = context.WithCancel(closed)
-	l.notices.Tag = tagOf
-}
-
-// Notify implements [driver.Notifier]. The store listens from its first place, or from 200 ms after
-// its first hold.
+// Notify implements [driver.Notifier].
 func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
-	return s.listener.notices.Notify(f)
+	return s.notices.Notify(f)
 }
 
 // tagOf returns the tag of an entry, as function notice of the server makes it: a hash that tells
-// nothing of the secret of the owner, and the name.
+// nothing of the secret of the owner, and the name. The payload of a notification is the token of
+// an entry, or 0, and its tag.
 func tagOf(name, owner string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + owner))
 	return hex.EncodeToString(sum[:16]) + " " + name
 }
 
-// startListening listens until the store is closed, or until it turns out to be impossible.
-func (s *Store) startListening(waiting bool) {
-	s.listener.start.Do(func() { s.goBackground(s.listen) })
-	if waiting {
-		s.listener.waits()
-	}
-}
-
+// listen listens until the store is closed, or until it turns out to be impossible.
 func (s *Store) listen() {
-	select {
-	case <-s.listener.waited.Done():
-	case <-time.After(listenDelay):
-	}
-	for failures := 0; ; failures++ {
+	_ = retry.Sleep(s.ctx, listenDelay)
+	for failures := 0; s.ctx.Err() == nil; failures++ {
 		conn, err := s.dialListener()
 		if errors.Is(err, driver.ErrUnsupported) {
-			<-s.listener.waited.Done()
-			if s.ctx.Err() == nil {
-				slog.Warn("holdfast: a pooler is in the path to PostgreSQL, through which nobody can listen: waiters look from time to time instead; "+
-					"give the address of the server itself as Options.Listen, or as listen_url in the URL", "schema", s.schema)
-			}
+			slog.Warn("holdfast: a pooler is in the path to PostgreSQL, through which nobody can listen: waiters look from time to time instead; "+
+				"give the address of the server itself as Options.Listen, or as listen_url in the URL", "schema", s.schema)
 			return
 		}
 		if err == nil {
-			s.listener.notices.Send("", "", 0) // What was sent before is lost.
+			s.notices.Send("", "", 0) // What was sent before is lost.
 			failures = 0
 			s.forward(conn)
 			closeConn(conn)
 		} else if failures == 1 && s.ctx.Err() == nil { // once
 			slog.Warn("holdfast: cannot listen to PostgreSQL, waiters look from time to time instead", "schema", s.schema, "error", err)
 		}
-		if retry.Sleep(s.ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second)) != nil {
-			return
-		}
+		_ = retry.Sleep(s.ctx, retry.Backoff(failures, 50*time.Millisecond, 2*time.Second))
 	}
 }
 
@@ -124,7 +82,7 @@ func (s *Store) dialListener() (_ *pgx.Conn, err error) {
 		err = fmt.Errorf("%w: a pooler is in the path", driver.ErrUnsupported)
 	}
 	if err == nil {
-		_, err = conn.Exec(ctx, "LISTEN "+s.listener.channel, pgx.QueryExecModeExec)
+		_, err = conn.Exec(ctx, "LISTEN "+s.channel, pgx.QueryExecModeExec)
 	}
 	if err != nil {
 		closeConn(conn)
@@ -141,7 +99,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 		cancel()
 		if err == nil {
 			number, tag, _ := strings.Cut(note.Payload, " ")
-			s.listener.notices.Receive(tag, number)
+			s.notices.Receive(tag, number)
 			continue
 		}
 		var replaced bool // by a new primary, to which the address may lead by now
@@ -154,28 +112,10 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// tell sends the notices that a function of the server has returned, in the background and in
-// order. After an error the owners learn of it when they renew.
-func (s *Store) tell(told []string) {
-	if len(told) == 0 {
-		return
-	}
-	l := &s.listener
-	l.mu.Lock()
-	l.untold = append(l.untold, told...)
-	l.mu.Unlock()
-	s.goBackground(func() {
-		l.telling.Lock()
-		defer l.telling.Unlock()
-		l.mu.Lock()
-		told := l.untold
-		l.untold = nil
-		l.mu.Unlock()
-		if len(told) == 0 {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
-		defer cancel()
+// tell sends the notices that a function of the server has returned, in a transaction of their own.
+// After an error the owners learn of it when they renew.
+func (s *Store) tell(ctx context.Context, told []string) {
+	if len(told) > 0 {
 		_, _ = query(ctx, s, s.acquireInTime, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
-	})
+	}
 }

@@ -3,7 +3,6 @@
 package pgstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -142,27 +141,6 @@ func TestFreeUntilTheRowIsLocked(t *testing.T) {
 	}
 	if res := <-done; res.Granted {
 		t.Errorf("an exclusive request is granted beside the hold of one of three slots: %+v", res)
-	}
-}
-
-// A name has no token above the greatest, neither alone nor at the end of a block.
-func TestGreatestToken(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	granted, _ := grant(t, s, "name", time.Minute)
-	release(t, s, granted)
-	execute(t, s, "UPDATE @.locks SET last_token = $1", int64(driver.MaxToken-1))
-	for _, step := range []struct {
-		tokens int
-		want   int64
-	}{{2, 0}, {1, driver.MaxToken}, {1, 0}} {
-		req := request("name", time.Minute)
-		req.Tokens = step.tokens
-		res, err := s.Acquire(t.Context(), req)
-		if res.Token != step.want || res.Granted != (err == nil) || err != nil && !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Acquire of %d tokens: %+v, %v, want the token %d", step.tokens, res, err, step.want)
-		}
-		release(t, s, req)
 	}
 }
 

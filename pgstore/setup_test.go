@@ -107,7 +107,7 @@ var (
 // value reads one value by the store's pool, with @ as the schema.
 func value[T any](t *testing.T, s *Store, text string, args ...any) T {
 	t.Helper()
-	values, err := query(t.Context(), s, s.acquire, text, args, pgx.RowTo[T])
+	values, err := query(t.Context(), s, s.pool.Acquire, text, args, pgx.RowTo[T])
 	if err != nil || len(values) != 1 {
 		t.Fatalf("%s: %v, %v", text, values, err)
 	}
@@ -117,7 +117,7 @@ func value[T any](t *testing.T, s *Store, text string, args ...any) T {
 // execute runs a statement as a person would, by hand.
 func execute(t *testing.T, s *Store, text string, args ...any) {
 	t.Helper()
-	if _, err := query(t.Context(), s, s.acquire, text, args, pgx.RowToMap); err != nil {
+	if _, err := query(t.Context(), s, s.pool.Acquire, text, args, pgx.RowToMap); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,21 +27,11 @@ const (
 // A source supplies a connection.
 type source func(context.Context) (*pgxpool.Conn, error)
 
-// acquire is the pool as a source. It explains the error if all connections are in use.
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	c, err := s.pool.Acquire(ctx)
-	if stat := s.pool.Stat(); errors.Is(err, context.DeadlineExceeded) && stat.AcquiredConns() == stat.MaxConns() {
-		err = fmt.Errorf("no connection of the pool was free in time (%w), all %d are in use: "+
-			"give the locks a pool of their own, or this one more connections", err, stat.MaxConns())
-	}
-	return c, err
-}
-
 // acquireInTime is the pool as a source, or the spare connection if the pool has none free within a
 // second, or within half of the time of the call, so that no lock is lost while other work uses up
 // the pool. A spare connection of Options.Listen comes first, and the pool after it.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
-	from, other, patience := s.acquire, s.spare.Acquire, time.Second
+	from, other, patience := s.pool.Acquire, s.spare.Acquire, time.Second
 	if s.direct != nil {
 		from, other = other, from
 	}
@@ -95,7 +84,7 @@ func (s *Store) run(ctx context.Context, from source, f func(*pgx.Conn) error) e
 	for try := 0; ; try++ {
 		c, err := from(ctx)
 		if err != nil {
-			return s.wrapErr(ctx, driver.NotApplied(err))
+			return s.wrapErr(ctx, driver.NotApplied(fmt.Errorf("no connection of the pool: %w", err)))
 		}
 		prepared := !s.unprepared.Load()
 		err = f(c.Conn())

@@ -3,8 +3,10 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/batch"
+	"github.com/holdfast-go/holdfast/internal/notices"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 )
 
@@ -43,7 +46,9 @@ type Store struct {
 	schema     string
 	quoted     string // the schema, for SQL
 	configErr  error  // returned by every call if the arguments of New are invalid
-	listener   listener
+	channel    string // of this Store, random: it listens on that for all of its entries
+	notices    notices.Mailbox
+	listening  sync.Once
 	acquires   *batch.Queue[*call]
 	releases   *batch.Queue[*call]
 	unprepared atomic.Bool  // statements are not prepared, for a pooler in the path
@@ -68,11 +73,10 @@ func New(pool *pgxpool.Pool, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{pool: pool}
+	s := &Store{pool: pool, channel: "holdfast_" + strings.ToLower(rand.Text()), notices: notices.Mailbox{Tag: tagOf}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.schema, s.configErr = opts.schema()
 	s.quoted = pgx.Identifier{s.schema}.Sanitize()
-	s.listener.init(s.ctx)
 	s.acquires, s.releases = s.newQueue(acquireText, s.acquireArgs), s.newQueue(releaseText, releaseArgs)
 	if opts.Listen != "" {
 		config, err := pgx.ParseConfig(opts.Listen)
@@ -158,7 +162,7 @@ func (s *Store) WithConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	return s.run(ctx, s.acquire, f)
+	return s.run(ctx, s.pool.Acquire, f)
 }
 
 // Guarantees implements [driver.Store].
@@ -176,8 +180,8 @@ func (s *Store) Guarantees() driver.Guarantees {
 	}
 }
 
-// Close implements [driver.Store]. It ends the notices, waits until the notifications of earlier
-// calls are sent, and closes the pool if that is the store's own.
+// Close implements [driver.Store]. It ends the notices, and closes the pool if that is the store's
+// own.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.ctx.Err() != nil

@@ -81,7 +81,7 @@ func (s *Store) acquireArgs(calls []*call) []any {
 		column(calls, func(c *call) int32 { return int32(max(c.req.Tokens, 1)) }),
 		column(calls, func(c *call) int64 { return c.req.Floor }),
 		column(calls, func(c *call) *string { return encodeMetadata(c.req.Metadata) }),
-		s.listener.channel,
+		s.channel,
 	}
 }
 
@@ -103,14 +103,21 @@ func (s *Store) send(ctx context.Context, from source, text string, calls []*cal
 		if len(calls) == 0 {
 			return nil
 		}
-		answers, err := query(ctx, s, from, text, append(args(calls), rest), pgx.RowToStructByPos[answer])
+		var a answer
+		row := []any{&a.Item, &a.Outcome, &a.Token, &a.Held, &a.Told}
+		answers, err := query(ctx, s, from, text, append(args(calls), rest), func(r pgx.CollectableRow) (answer, error) {
+			err := r.Scan(row...)
+			return a, err
+		})
 		if err != nil {
 			return err
 		}
+		var told []string
 		for _, a := range answers {
 			calls[a.Item-1].answer = a
-			s.tell(a.Told)
+			told = append(told, a.Told...)
 		}
+		s.tell(ctx, told)
 		calls = slices.DeleteFunc(calls, func(c *call) bool { return c.answer.Outcome != "" })
 	}
 	if len(calls) > 0 {
@@ -128,7 +135,7 @@ var errNotTogether = driver.NotApplied(errors.New("the batch was undone"))
 func (s *Store) newQueue(text string, args func(calls []*call) []any) *batch.Queue[*call] {
 	return &batch.Queue[*call]{
 		Send: func(ctx context.Context, calls []*call) {
-			err := s.send(ctx, s.acquire, text, calls, args)
+			err := s.send(ctx, s.pool.Acquire, text, calls, args)
 			if driver.IsNotApplied(err) && len(calls) > 1 {
 				err = errNotTogether
 			}
@@ -171,7 +178,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	if err := errors.Join(s.checkUsable(ctx), lockqueue.Check(&req)); err != nil {
 		return res, err
 	}
-	s.listener.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
+	s.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	c := &call{name: req.Name, owner: req.Owner, req: req}
 	if err := do(ctx, s.acquires, c); err != nil {
 		return res, err
@@ -182,14 +189,12 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, errors.New("the owner has an entry")
 	case "floor":
 		err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
-	case "last":
-		err = fmt.Errorf("%w: the name has had the greatest token that there is", driver.ErrInvalid)
 	case "held", "waiting":
 		res = driver.Result{Granted: c.answer.Outcome == "held", Waiting: c.answer.Outcome == "waiting", Token: c.answer.Token}
-		s.startListening(res.Waiting)
+		s.listening.Do(func() { s.goBackground(s.listen) })
 	}
 	if !res.Granted && !res.Waiting {
-		s.listener.notices.Forget(req.Name, req.Owner)
+		s.notices.Forget(req.Name, req.Owner)
 	}
 	if c.answer.Held != nil {
 		res.Held = c.answer.Held.record()
@@ -208,7 +213,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	calls := make([]*call, len(reqs))
 	for i, req := range reqs {
 		calls[i] = &call{name: req.Name, owner: req.Owner, token: req.Token, time: req.TTL}
-		s.listener.notices.Expect(req.Name, req.Owner, req.TTL)
+		s.notices.Expect(req.Name, req.Owner, req.TTL)
 	}
 	err := s.send(ctx, s.acquireInTime, renewText, calls, renewArgs)
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
@@ -216,7 +221,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, c := range calls {
 		entries[i] = driver.Entry{State: states[c.answer.Outcome], Token: c.answer.Token}
 		if entries[i].State == driver.Lost {
-			s.listener.notices.Forget(c.name, c.owner)
+			s.notices.Forget(c.name, c.owner)
 		}
 	}
 	return entries, err
@@ -231,7 +236,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	if err := do(ctx, s.releases, c); err != nil {
 		return false, err
 	}
-	s.listener.notices.Forget(req.Name, req.Owner)
+	s.notices.Forget(req.Name, req.Owner)
 	return c.answer.Outcome == "ended", nil
 }
 
@@ -247,11 +252,11 @@ func (s *Store) queryHeld(ctx context.Context, text string, args ...any) ([]driv
 	}
 	ctx, cancel := withGrace(ctx)
 	defer cancel()
-	rows, err := query(ctx, s, s.acquire, text, args, pgx.RowToStructByPos[heldRow])
+	rows, err := query(ctx, s, s.pool.Acquire, text, args, pgx.RowToStructByPos[heldRow])
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	s.tell(rows[0].Told)
+	s.tell(ctx, rows[0].Told)
 	return records(rows[0].Held), nil
 }
 
@@ -278,14 +283,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				yield(driver.Record{}, err)
 				return
 			}
-			rows, err := query(ctx, s, s.acquire, "SELECT name, held, told FROM @.list($1, $2, $3)",
+			rows, err := query(ctx, s, s.pool.Acquire, "SELECT name, held, told FROM @.list($1, $2, $3)",
 				[]any{prefix, after, int64(pageSize)}, pgx.RowToStructByPos[row])
 			if err != nil {
 				yield(driver.Record{}, err)
 				return
 			}
 			for _, row := range rows {
-				s.tell(row.Told)
+				s.tell(ctx, row.Told)
 				for _, rec := range records(row.Held) {
 					if !yield(rec, nil) {
 						return
@@ -313,7 +318,7 @@ func (s *Store) maybeSweep() {
 	s.goBackground(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 		defer cancel()
-		_, _ = query(ctx, s, s.acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // After a failure another one does it.
+		_, _ = query(ctx, s, s.pool.Acquire, "SELECT @.sweep_locks()", nil, pgx.RowTo[int64]) // After a failure another one does it.
 	})
 }
 

@@ -22,13 +22,6 @@ var serverSettings = []string{
 	"statement_timeout", "lock_timeout", "idle_session_timeout", "synchronous_commit",
 }
 
-// libpqOnly are parameters of libpq that the client library of Go does not have.
-var libpqOnly = []string{
-	"channel_binding", "fallback_application_name", "gssencmode", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle",
-	"keepalives_interval", "load_balance_hosts", "replication", "require_auth", "requirepeer", "sslcompression", "sslcrl", "sslcrldir",
-	"ssl_max_protocol_version", "ssl_min_protocol_version", "tcp_user_timeout",
-}
-
 // OpenPool makes a pool of connections from a URL, and from the environment of libpq for everything
 // that the URL leaves out.
 func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
@@ -43,11 +36,8 @@ func OpenPool(u *url.URL) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("%w: %s", driver.ErrInvalid, ParseErrReason(err))
 	}
 	for name := range config.ConnConfig.RuntimeParams {
-		if slices.Contains(libpqOnly, name) {
-			return nil, fmt.Errorf("%w: the parameter %s is one of libpq that the client library of Go does not have: leave it out", driver.ErrInvalid, name)
-		}
 		if !slices.Contains(serverSettings, strings.ToLower(name)) {
-			return nil, fmt.Errorf("%w: unknown parameter %s (a setting of the server goes into options=-c name=value)", driver.ErrInvalid, name)
+			return nil, fmt.Errorf("%w: the client library of Go has no parameter %s, be it one of libpq or not (a setting of the server goes into options=-c name=value)", driver.ErrInvalid, name)
 		}
 	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
