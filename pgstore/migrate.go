@@ -2,9 +2,7 @@ package pgstore
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed" // for the statements
-	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -61,6 +59,8 @@ func Migrations(opts *Options) ([]string, error) {
 		return nil, err
 	}
 	all := []string{
+		// One process migrates at a time.
+		"SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(@schema_literal@, 1752132708))",
 		// A statement that waits for a table holds up all later ones.
 		"SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true), pg_catalog.set_config('lock_timeout', '2s', true)",
 		// CREATE SCHEMA IF NOT EXISTS needs the right to create one, also if it exists.
@@ -94,10 +94,9 @@ func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s
 // call it at once, each time they start: if there is nothing to do it changes nothing.
 //
 // Migrate refuses a schema in which everybody may create, one that belongs to a user that is not to
-// be trusted, or that has objects of such a user, and tables that are not as it makes them (a
-// column, a type, a key or a constraint, triggers, rules, row security, inheritance). The error
-// names the difference and what to do. Trusted are superusers, the owner of the database, the user
-// of the store, and the roles that this user is a member of.
+// be trusted, or that has objects of such a user, and tables with other columns than it makes. The
+// error names the difference and what to do. Trusted are superusers, the owner of the database, the
+// user of the store, and the roles that this user is a member of.
 //
 // Migrate waits two seconds at most for transactions that use the tables.
 //
@@ -111,36 +110,29 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.run(ctx, s.acquire, func(c *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return s.migrate(ctx, tx, statements) })
+	err = s.run(ctx, s.pool.Acquire, func(c *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			const checked = 4 // the statements up to that of check.sql
+			if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+			// To drop a table drops the view with it.
+			const query = `SELECT coalesce(max(substring(prosrc, '[0-9]+')::integer), 0) FROM pg_proc
+				WHERE oid = to_regprocedure($1 || '.edition()') AND to_regclass($1 || '.entries') IS NOT NULL`
+			var applied int
+			switch err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted).Scan(&applied); {
+			case err != nil || applied == edition:
+				return err
+			case applied > edition:
+				return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
+					driver.ErrInvalid, applied, edition)
+			}
+			_, err := tx.Exec(ctx, strings.Join(statements[checked:], ";\n"), pgx.QueryExecModeSimpleProtocol)
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("migrate the schema %s: %w", s.quoted, err)
 	}
 	return nil
-}
-
-// migrate applies what is missing, in one process at a time.
-func (s *Store) migrate(ctx context.Context, tx pgx.Tx, statements []string) error {
-	key := sha256.Sum256([]byte("migrate holdfast " + s.quoted))
-	if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", pgx.QueryExecModeExec, int64(binary.BigEndian.Uint64(key[:]))); err != nil {
-		return err
-	}
-	const checked = 3 // the statements up to that of check.sql
-	if _, err := tx.Exec(ctx, strings.Join(statements[:checked], ";\n"), pgx.QueryExecModeSimpleProtocol); err != nil {
-		return err
-	}
-	// To drop a table drops the view with it.
-	const query = `SELECT coalesce(max(substring(prosrc, '[0-9]+')::integer), 0) FROM pg_proc
-		WHERE oid = to_regprocedure($1 || '.edition()') AND to_regclass($1 || '.entries') IS NOT NULL`
-	var applied int
-	switch err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec, s.quoted).Scan(&applied); {
-	case err != nil || applied == edition:
-		return err
-	case applied > edition:
-		return fmt.Errorf("%w: the tables are those of edition %d, and this program knows %d: use a later version of it, or another schema",
-			driver.ErrInvalid, applied, edition)
-	}
-	_, err := tx.Exec(ctx, strings.Join(statements[checked:], ";\n"), pgx.QueryExecModeSimpleProtocol)
-	return err
 }

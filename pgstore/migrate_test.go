@@ -66,21 +66,11 @@ func TestMigrateAtOnce(t *testing.T) {
 var unfit = []struct{ make, says string }{
 	{"GRANT CREATE ON SCHEMA @ TO PUBLIC", "REVOKE CREATE ON SCHEMA"},
 	{"CREATE TABLE @.distributed_locks (lock_name text)", "second edition"},
-	{"DROP VIEW @.entries CASCADE; DROP TABLE @.locks; CREATE VIEW @.locks AS SELECT 1 AS name", "not an ordinary table"},
-	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", "no column token bigint not null"},
-	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", "no column lim integer not null"},
+	{"DROP VIEW @.entries CASCADE; DROP TABLE @.locks; CREATE VIEW @.locks AS SELECT 1 AS name", "columns name integer"},
+	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", "in the place of"},
+	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", "in the place of"},
 	{"ALTER TABLE @.locks ADD COLUMN host text", "host text"},
-	{"ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token bigint"},
-	{"DROP VIEW @.entries CASCADE; ALTER TABLE @.locks ALTER name TYPE text COLLATE \"default\"", "name text"},
-	{"ALTER TABLE @.locks ALTER others DROP NOT NULL", "others boolean"},
-	{"ALTER TABLE @.locks DROP CONSTRAINT locks_pkey", "no primary key"},
-	{"ALTER TABLE @.locks ADD CONSTRAINT later CHECK (expires > since)", "the CHECK"},
-	{"CREATE UNIQUE INDEX folded ON @.locks (lower(name))", "unique index"},
-	{"CREATE TRIGGER ignored BEFORE UPDATE ON @.locks FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "the trigger ignored"},
-	{"CREATE RULE ignored AS ON DELETE TO @.holds DO INSTEAD NOTHING", "the rule ignored"},
-	{"ALTER TABLE @.locks ENABLE ROW LEVEL SECURITY", "row security"},
-	{"CREATE TABLE @.child () INHERITS (@.locks)", "an heir"},
-	{"ALTER TABLE @.holds SET UNLOGGED", "SET LOGGED"},
+	{"ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token integer"},
 	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 99'", "later version"},
 	{older + "ALTER TABLE @.places DROP COLUMN channel CASCADE", "drop it"},
 	{older + "DROP FUNCTION @.tell; CREATE FUNCTION @.tell(p_told text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'", "drop the schema"},
@@ -92,7 +82,7 @@ const older = "CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE s
 // What Migrate does has not changed without a new edition, which has it done where the last one is.
 func TestEdition(t *testing.T) {
 	statements, err := Migrations(nil)
-	const noted = "8b5ef463152198f6da33a532919f75807bf5a18419390ef026b800982b21108b"
+	const noted = "2a7071922059570c77d441520051c0167e883a625ca7ab06213e79656a486362"
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(statements, "\n")))); err != nil || edition != 9 || sum != noted {
 		t.Errorf("the statements of edition %d have the sum %s, %v: raise the edition if they have changed since a release, and note the sum here", edition, sum, err)
 	}

@@ -74,7 +74,6 @@ END $$
 --   refused        none was made; held describes a hold that is in the way
 --   again          none was made; the owner has one, which stays as it is
 --   floor          none was made; the floor is more than a day ahead of the clock
---   last           none was made; the name has had the greatest token
 -- One statement grants the names that are free. A single name that it does not grant goes on to the
 -- loop. With several the rest stays without an answer, and the caller calls again, with p_rest:
 -- the statement may have locked rows in another order.
@@ -96,18 +95,17 @@ BEGIN
         v_micros := micros(v_now);
         RETURN QUERY
         INSERT INTO locks AS l (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel, last_token)
-        SELECT a.name, a.owner, greatest(v_micros, a.floor), a.tokens, a.lim, false, v_now, v_now + span(a.ttl), a.holder, a.metadata::jsonb, p_channel,
-               greatest(v_micros, a.floor) + a.tokens - 1
-          FROM unnest(p_names, p_owners, p_holders, p_ttls, p_limits, p_tokens, p_floors, p_metadata) WITH ORDINALITY
-               AS a(name, owner, holder, ttl, lim, tokens, floor, metadata, item)
-         WHERE a.item = array_position(p_names, a.name) AND a.floor <= v_micros + 86400000000
+        SELECT a.name, p_owners[a.item], greatest(v_micros, p_floors[a.item]), p_tokens[a.item], p_limits[a.item], false, v_now, v_now + span(p_ttls[a.item]),
+               p_holders[a.item], p_metadata[a.item]::jsonb, p_channel, greatest(v_micros, p_floors[a.item]) + p_tokens[a.item] - 1
+          FROM unnest(p_names) WITH ORDINALITY AS a(name, item)
+         WHERE a.name IS DISTINCT FROM p_names[a.item - 1] AND p_floors[a.item] <= v_micros + 86400000000
            AND NOT EXISTS (SELECT FROM locks AS o WHERE o.name = a.name AND (o.others OR o.owner IS NOT NULL AND o.expires > clock_timestamp()))
             ON CONFLICT (name) DO UPDATE
            SET name = excluded.name, -- so that it waits for those that have verified the lock
                owner = excluded.owner, tokens = excluded.tokens, lim = excluded.lim, kept = false, since = excluded.since,
                expires = clock_timestamp() + (excluded.expires - v_now), holder = excluded.holder, metadata = excluded.metadata, channel = excluded.channel,
                token = greatest(l.last_token + 1, excluded.token), last_token = greatest(l.last_token + 1, excluded.token) + excluded.tokens - 1
-         WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp()) AND l.last_token + excluded.tokens < 9007199254740992
+         WHERE NOT l.others AND (l.owner IS NULL OR l.expires <= clock_timestamp())
         RETURNING array_position(p_names, l.name), 'held', l.token, NULL::jsonb, NULL::text[];
         IF FOUND OR cardinality(p_names) > 1 THEN
             RETURN;
@@ -142,7 +140,6 @@ BEGIN
         SELECT count(*), min(e.lim) INTO v_holds, v_least FROM entries AS e WHERE e.name = r.name AND e.hold;
         outcome := CASE
             WHEN EXISTS (SELECT FROM entries AS e WHERE e.name = r.name AND e.owner = r.owner) THEN 'again'
-            WHEN token + r.tokens > 9007199254740992 THEN 'last'
             WHEN (v_holds = 0 OR v_holds < least(v_least, r.lim)) AND NOT EXISTS (SELECT FROM places AS p WHERE p.name = r.name) THEN 'held'
             WHEN r.place > 0 THEN 'waiting'
             ELSE 'refused' END;
@@ -173,8 +170,8 @@ BEGIN
 END $$
 --
 -- Prolongs entries, and reports what each is now: held, waiting or lost. An entry whose row another
--- transaction has locked has no answer. With p_patient the function waits for such rows, until one
--- has not come free in time.
+-- transaction has locked has no answer. With p_patient the function waits for such rows, and fails
+-- if one does not come free in time.
 CREATE OR REPLACE FUNCTION renew(p_names text[], p_owners text[], p_tokens bigint[], p_ttls bigint[], p_patient boolean)
 RETURNS TABLE (item integer, outcome text, token bigint, told text[])
 @verb@ AS $$
@@ -191,15 +188,7 @@ BEGIN
         token := 0;
         told := '{}';
         IF p_patient THEN
-            BEGIN
-                PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
-            EXCEPTION WHEN lock_not_available THEN
-                IF cardinality(p_names) = 1 THEN
-                    RAISE;
-                END IF;
-                p_patient := false; -- one wait is enough for all
-                CONTINUE;
-            END;
+            PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
         END IF;
         SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -247,16 +236,17 @@ DECLARE
     r         record;
     v_now     timestamptz := clock_timestamp();
     v_ended   boolean;
+    v_level   text;
     v_durable boolean := false;
 BEGIN
     IF NOT p_rest THEN
         RETURN QUERY
         UPDATE locks AS l SET owner = NULL, expires = v_now
-          FROM unnest(p_names, p_owners, p_keeps) WITH ORDINALITY AS a(name, owner, keep, item)
-         WHERE a.keep = 0 AND l.name = a.name AND l.owner = a.owner AND NOT l.kept AND NOT l.others AND l.expires > v_now
+          FROM unnest(p_names) WITH ORDINALITY AS a(name, item)
+         WHERE l.name = a.name AND l.owner = p_owners[a.item] AND p_keeps[a.item] = 0 AND NOT l.kept AND NOT l.others AND l.expires > v_now
         RETURNING a.item::integer, 'ended', NULL::text[];
         IF FOUND OR cardinality(p_names) > 1 THEN
-            PERFORM set_config('synchronous_commit', 'off', true);
+            v_level := set_config('synchronous_commit', 'off', true); -- as PERFORM, at a fraction of its cost
             RETURN;
         END IF;
     END IF;
@@ -357,12 +347,8 @@ END $$
 -- of the change. The functions for other languages do it in that of the caller.
 CREATE OR REPLACE FUNCTION tell(p_told text[]) RETURNS void
 @verb@ AS $$
-DECLARE
-    v_one text;
 BEGIN
-    FOREACH v_one IN ARRAY p_told LOOP
-        PERFORM pg_notify(split_part(v_one, ' ', 1), substr(v_one, strpos(v_one, ' ') + 1));
-    END LOOP;
+    PERFORM pg_notify(split_part(n.one, ' ', 1), substr(n.one, strpos(n.one, ' ') + 1)) FROM unnest(p_told) AS n(one);
     PERFORM set_config('synchronous_commit', 'off', true);
 END $$
 --
