@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,27 +32,38 @@ type folder struct {
 func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if s.isClosed() {
+	if s.closing.Err() != nil {
 		return nil, nil, driver.ErrClosed
 	}
 	if s.folder != nil {
 		there, err := os.Stat(s.dir)
+		isGone := err == nil && !os.SameFile(s.folder.self, there)
+		if own := s.folder.session; own != nil {
+			file, err := own.file.Stat()
+			isGone = isGone || err == nil && namesOf(file) == 0 // For others the process is dead then.
+		}
 		switch {
-		case err == nil && os.SameFile(s.folder.self, there) && !s.folder.session.isDeleted():
-		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		case isGone, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			s.folder.close()
 			s.folder = nil
-		default:
+		case err != nil:
 			return nil, nil, driver.NotApplied(wrapErr("examine", s.dir, err))
 		}
 	}
-	if s.folder == nil {
-		if makes {
-			if err := s.makeFolder(); err != nil {
-				return nil, nil, driver.NotApplied(wrapErr("make the folder", s.dir, err))
-			}
+	for s.folder == nil {
+		f, path, err := s.openFolder()
+		switch {
+		case err == nil && path == s.dir:
+			s.folder = f
+		case err == nil && makes:
+			missing, _ := filepath.Rel(path, s.dir)
+			err = f.MkdirAll(missing, 0o700) // It follows no link that leads out of path.
+			f.close()
+		case err == nil:
+			err = fs.ErrNotExist
+			f.close()
 		}
-		if s.folder, err = s.openFolder(); err != nil {
+		if err != nil {
 			return nil, nil, driver.NotApplied(wrapErr("open", s.dir, err))
 		}
 	}
@@ -61,24 +73,34 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 	return f, f.session, err
 }
 
-func (s *Store) openFolder() (*folder, error) {
-	root, err := os.OpenRoot(s.dir)
-	if err != nil {
-		return nil, err
+// openFolder opens the folder, or the nearest one above it that exists, if it may be used.
+func (s *Store) openFolder() (f *folder, path string, err error) {
+	f = &folder{store: s}
+	for path = s.dir; ; path = filepath.Dir(path) {
+		f.Root, err = os.OpenRoot(path + string(filepath.Separator)) // This waits for no other end of a pipe.
+		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
+			break
+		}
 	}
-	f := &folder{Root: root, store: s}
-	f.self, err = root.Stat(".")
-	if err == nil {
-		err = s.checkFolder(s.dir, f.self)
-	}
-	older, _ := fs.Glob(root.FS(), ".lock-[0-9][0-9]") // The pattern is well formed.
-	if sessions, _ := f.Lstat("sessions"); err == nil && (sessions != nil || len(older) > 0) {
-		err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
-			"and delete sessions and .lock-00 to .lock-99 in it, or name another folder", driver.ErrUnsupported, s.dir)
+	if info, _ := os.Stat(path); info != nil && errors.Is(err, fs.ErrPermission) {
+		err = cmp.Or(s.checkFolder(path, info), err) // It may say why.
 	}
 	if err != nil {
-		root.Close()
-		return nil, err
+		return nil, path, err
+	}
+	if f.self, err = f.Stat("."); err == nil {
+		err = s.checkFolder(path, f.self)
+	}
+	if err == nil && path == s.dir {
+		older, _ := fs.Glob(f.FS(), ".lock-[0-9][0-9]") // The pattern is well formed.
+		if sessions, _ := f.Lstat("sessions"); sessions != nil || len(older) > 0 {
+			err = fmt.Errorf("%w: %s has the locks of an older version: end the programs that use them, "+
+				"and delete sessions and .lock-00 to .lock-99 in it, or name another folder", driver.ErrUnsupported, s.dir)
+		}
+	}
+	if err != nil {
+		f.close()
+		return nil, path, err
 	}
 	// Users that may write the folder may read and write its files. Nobody else may open them,
 	// since a user that can open a file can lock it.
@@ -87,7 +109,7 @@ func (s *Store) openFolder() (*folder, error) {
 	for i := range f.shards {
 		f.shards[i] = shard{folder: f, name: shardFile(i)}
 	}
-	return f, nil
+	return f, path, nil
 }
 
 // older is an empty folder. Older versions take it for the locks of still older ones, and refuse
@@ -116,8 +138,6 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%w: %s is on a network file system (%s), where file locks cannot be "+
 			"trusted: choose a local folder, or allow it with allow_network=true",
 			driver.ErrUnsupported, s.dir, kind)
-	case !info.IsDir():
-		return syscall.ENOTDIR
 	case owner != user && owner != 0 && (!isMissing || user == 0):
 		return fmt.Errorf("%w: %s belongs to the user %d, and this process runs as the user %d: "+
 			"name a folder of this user, or one of root that a group may write",
@@ -133,37 +153,6 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 			"is sticky: chmod -t", driver.ErrInvalid, path)
 	}
 	return nil
-}
-
-// nearestExisting returns path, or the nearest folder above it that exists.
-func nearestExisting(path string) string {
-	for {
-		_, err := os.Stat(path)
-		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
-}
-
-// makeFolder makes the missing folders of the path, for this user alone. It follows no link that
-// leads out of the folder above them.
-func (s *Store) makeFolder() error {
-	path := nearestExisting(s.dir)
-	above, err := os.OpenRoot(path)
-	if err != nil {
-		return err
-	}
-	defer above.Close()
-	info, err := above.Stat(".")
-	if err == nil {
-		err = s.checkFolder(path, info)
-	}
-	if err != nil {
-		return err
-	}
-	missing, _ := filepath.Rel(path, s.dir)
-	return above.MkdirAll(missing, 0o700)
 }
 
 // path is for messages: no file is opened by it.

@@ -20,21 +20,15 @@ type bootMark struct {
 	Began int64  `json:"boot_began_ms"` // by the wall clock, since 1970
 }
 
-func (h *host) bootMark() bootMark {
-	return bootMark{h.boot, h.wall().Add(-h.uptime()).UnixMilli()}
-}
-
-// isThisBoot reports whether m, of a file that was written at a time of day, is of this boot. LXC,
-// Incus and systemd-nspawn give each container a boot id of its own. Such containers agree on when
-// the boot began, which is another time after a reboot. On a host whose clock begins anew at each
-// boot, as without a battery, the file of an earlier one was written at a time to come.
-func (h *host) isThisBoot(m bootMark, written time.Time) bool {
+// compare returns the mark of this boot, and whether m, of a file that was written at a time of
+// day, is of this boot. LXC, Incus and systemd-nspawn give each container a boot id of its own.
+// Such containers agree on when the boot began, which is another time after a reboot. On a host
+// whose clock begins anew at each boot, as without a battery, the file of an earlier one was
+// written at a time to come.
+func (h *host) compare(m bootMark, written time.Time) (this bootMark, isSame bool) {
 	const same = 10 * time.Second
-	return m.Boot == h.boot || m.apart(h.bootMark()) < same && written.Before(h.wall().Add(same))
-}
-
-// apart returns how far from each other two boots have begun.
-func (m bootMark) apart(other bootMark) time.Duration {
-	d := time.Duration(m.Began-other.Began) * time.Millisecond
-	return max(d, -d)
+	wall := h.wall()
+	this = bootMark{h.boot, wall.Add(-h.uptime()).UnixMilli()}
+	apart := time.Duration(this.Began-m.Began) * time.Millisecond
+	return this, m.Boot == h.boot || apart.Abs() < same && written.Before(wall.Add(same))
 }

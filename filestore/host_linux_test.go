@@ -93,16 +93,17 @@ func TestNamespaceWithoutOwner(t *testing.T) {
 // TestNetworkFileSystem calls the file system of this test one of the network. Nothing is made
 // there.
 func TestNetworkFileSystem(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "not", "yet", "there")
+	there := t.TempDir()
+	dir := filepath.Join(there, "not", "yet", "there")
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(nearestExisting(dir), &fs); err != nil {
+	if err := syscall.Statfs(there, &fs); err != nil {
 		t.Fatal(err)
 	}
 	networkFileSystems[uint32(fs.Type)] = "NFS"
 	defer delete(networkFileSystems, uint32(fs.Type))
 	_, err := New(dir, nil)
 	wantError(t, err, driver.ErrUnsupported, dir, "NFS", "allow_network")
-	if left := files(t, nearestExisting(dir)); len(left) > 0 {
+	if left := files(t, there); len(left) > 0 {
 		t.Errorf("what was refused has left %q", left)
 	}
 	if _, err := openAt(t, "file://"+dir+"?allow_network=true"); err != nil {

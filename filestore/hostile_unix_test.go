@@ -4,6 +4,7 @@ package filestore
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func spoil(contents string) map[string]string {
 }
 
 // shown are those of them that are read as a hold: they differ in what people see.
-var shown = map[string]bool{"an odd boot": true, "an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 1": true, "flushed 1": true, "last_token 1": true, "no time": true, "a line before": true, "a keep of the owner of a dead hold": true}
+var shown = map[string]bool{"an odd boot": true, "an odd holder": true, "a raw holder": true, "odd metadata": true, "metadata of one": true, "mark 1": true, "flushed 1": true, "last_token 1": true, "no time": true, "twice": true, "a line before": true, "a keep of the owner of a dead hold": true}
 
 // Whatever a file says, requests for its name end, and say which file it is; what they show does no
 // harm to a terminal or to JSON; the file stays as it is; and other names go on.
@@ -212,6 +213,25 @@ func TestMovedFiles(t *testing.T) {
 	}
 }
 
+// A shard whose maker was killed, and which cannot be removed, is an error that names it, and holds
+// up nobody.
+func TestRemoveFails(t *testing.T) {
+	s := openTest(t, t.TempDir())
+	next(t, s, "name")
+	path := s.pathOf("name")
+	if err := errors.Join(os.Truncate(path, 0), os.Chmod(path, 0o640), s.folder.Root.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Acquire(t.Context(), request("name", time.Hour))
+	wantError(t, err, os.ErrClosed, "remove", path)
+	wantError(t, err, driver.ErrNotApplied)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if res, err := openTest(t, s.dir).Acquire(ctx, request("name", time.Hour)); err != nil || !res.Granted {
+		t.Error(res, err)
+	}
+}
+
 // A file of the store that gets another name elsewhere, as by "cp -al", is an error that names it:
 // locks are not written any more, and a session is not taken for that of a dead process.
 func TestOtherNames(t *testing.T) {
@@ -264,13 +284,14 @@ func TestOldFolder(t *testing.T) {
 	granted(t, s, "name", time.Hour)
 	for _, older := range []string{"sessions", ".lock-07"} {
 		dir := t.TempDir()
+		s := openTest(t, dir)
 		if err := os.Mkdir(filepath.Join(dir, older), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s := openTest(t, dir)
 		for _, do := range []func() error{
 			func() error { _, err := s.Acquire(t.Context(), request("name", time.Hour)); return err },
 			func() error { _, err := s.Lookup(t.Context(), "name"); return err },
+			func() error { _, err := New(dir, nil); return err },
 		} {
 			wantError(t, do(), driver.ErrUnsupported, dir, "older version", "delete")
 		}

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,8 +25,7 @@ type session struct {
 	folder  *folder
 	id      string
 	file    *os.File
-	closing context.Context // ends with the session
-	end     context.CancelFunc
+	isEnded atomic.Bool
 	running sync.WaitGroup // receive and sweep
 
 	mu    sync.Mutex      // never held while the disk is used
@@ -59,7 +58,6 @@ func (f *folder) openSession() (*session, error) {
 			return nil, f.notApplied("create", sessionFile(id), err)
 		}
 		s := &session{folder: f, id: id, file: file, looks: map[string]bool{}}
-		s.closing, s.end = context.WithCancel(f.store.closing)
 		s.running.Go(s.receive)
 		s.running.Go(f.sweep)
 		return s, nil
@@ -98,27 +96,21 @@ func (f *folder) sweep() {
 	}
 }
 
-// note has the notices of the actor's entry passed on until its end. For one of the first places it
-// also sends a notice to look, later: the more of them a Store has, the later.
-func (s *session) note(st *state) {
-	mailbox, who, i := &s.folder.store.notices, st.who, st.index()
-	if i < 0 || st.queue.Entries()[i].Kept {
-		mailbox.Forget(who.name, who.owner)
-		return
-	}
-	mailbox.Expect(who.name, who.owner, st.queue.Entries()[i].Until-st.now)
-	position := i + 1 - len(st.queue.Holds())
+// lookLater sends the owner of one of the first places a notice to look, later: the more of them a
+// Store has, the later.
+func (s *session) lookLater(who actor, position int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if position <= 0 || position > lookers || s.looks[who.hash] {
+	if position > lookers || s.looks[who.hash] {
 		return
 	}
 	s.looks[who.hash] = true
-	time.AfterFunc(s.folder.store.lookStep*time.Duration(max(position*position, len(s.looks)/10)), func() {
+	store := s.folder.store
+	time.AfterFunc(store.lookStep*time.Duration(max(position*position, len(s.looks)/10)), func() {
 		s.mu.Lock()
 		delete(s.looks, who.hash)
 		s.mu.Unlock()
-		mailbox.Send(who.name, who.owner, 0)
+		store.notices.Send(who.name, who.owner, 0)
 	})
 }
 
@@ -127,7 +119,7 @@ func (s *session) note(st *state) {
 func (s *session) receive() {
 	for lines := bufio.NewReader(s.file); ; {
 		line, err := lines.ReadSlice('\n')
-		if s.closing.Err() != nil {
+		if s.isEnded.Load() {
 			return
 		}
 		switch {
@@ -143,18 +135,9 @@ func (s *session) receive() {
 	}
 }
 
-// isDeleted reports whether the file of a session was deleted: for others the process is dead then.
-func (s *session) isDeleted() bool {
-	if s == nil {
-		return false
-	}
-	info, err := s.file.Stat()
-	return err == nil && namesOf(info) == 0
-}
-
 // close ends the session. A process that has inherited the file keeps it alive.
 func (s *session) close() {
-	s.end()
+	s.isEnded.Store(true)
 	putLine(s.file, "\n") // wakes receive
 	s.running.Wait()
 	s.file.Close()

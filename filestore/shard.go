@@ -41,7 +41,7 @@ type shard struct {
 	file   *os.File // nil until it is needed
 
 	// These are of the last request. The next one uses their memory again.
-	text    []byte  // the contents, up to the end of a page
+	text    []byte  // the contents, and blanks
 	entries []entry // of the name
 	size    int     // of the file
 }
@@ -62,7 +62,6 @@ type header struct {
 type lineData struct {
 	session  string // gets the notices, and ends a hold or place when its process dies
 	detached bool   // the session does not end it
-	waited   bool   // it was a place when the shard was read
 	at       int    // where the line begins; 0 if there is none yet
 	public   []byte // the line from its name on
 }
@@ -98,17 +97,13 @@ var publicAt = len(encodeEntry(&entry{Owner: hashOf(""), Data: lineData{session:
 
 var blanks = append(bytes.Repeat([]byte(" "), pageSize-1), '\n')
 
-// wholePages returns a size rounded up to whole pages.
-func wholePages(size int) int { return (size + pageSize - 1) / pageSize * pageSize }
-
 func shardFile(number int) string { return fmt.Sprintf("locks-%02d", number) }
 
 // lock waits for the kernel lock and takes it. The kernel serves those that wait in order. A file
 // that is missing is made with makes, and fs.ErrNotExist otherwise. The permissions of a file that
 // is there stay as they are: it may have been moved there.
 func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
-	const step, timeout = time.Millisecond, 100 * time.Millisecond
-	for waited, isNew := time.Duration(0), false; ; {
+	for tries, isNew := 100, false; ; tries-- {
 		if sh.file == nil {
 			sh.file, err = sh.folder.open(sh.name, os.O_RDWR|openFlags, 0)
 			if isNew = errors.Is(err, fs.ErrNotExist) && makes; isNew {
@@ -121,44 +116,44 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 		if err == nil {
 			info, err = sh.file.Stat()
 		}
+		var failure error
 		switch {
-		case waited < timeout && (errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission)):
-			waited += step // Another user has just made it, and it has not got its permissions yet.
-			time.Sleep(step)
+		case tries > 0 && (errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission)):
+			time.Sleep(time.Millisecond) // Another user has just made it, and it has not got its permissions yet.
 		case err != nil:
-			return nil, sh.folder.notApplied("lock", sh.name, err)
+			failure = sh.folder.notApplied("lock", sh.name, err)
 		case namesOf(info) > 1:
-			_ = setLock(sh.file, unlocked)
-			return nil, sh.folder.corrupt(sh.name, linked)
+			failure = sh.folder.corrupt(sh.name, linked)
 		case namesOf(info) == 0: // It was deleted, and another may be in its place.
 		case !isNew && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode:
 			// Its maker may have been killed. It is made anew.
 			if err = sh.folder.Remove(sh.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				_ = setLock(sh.file, unlocked)
-				return nil, sh.folder.notApplied("remove", sh.name, err)
+				failure = sh.folder.notApplied("remove", sh.name, err)
 			}
 		default:
 			return info, nil
 		}
 		sh.file.Close() // or nothing, if it is nil
-		sh.file = nil
+		if sh.file = nil; failure != nil {
+			return nil, failure
+		}
 	}
 }
 
 // read reads the shard, and the entries of the name of the actor. It drops the entries of other
 // names whose time is over, and those of an earlier boot, whose processes are dead.
 func (st *state) read(info fs.FileInfo) error {
-	sh, h, host := st.shard, &st.header, &st.shard.folder.store.host
+	sh, h := st.shard, &st.header
 	if info.Size() > mostSize {
 		return sh.folder.corrupt(sh.name, notOurs)
 	}
 	sh.size, sh.entries = int(info.Size()), sh.entries[:0]
-	sh.text = slices.Grow(sh.text[:0], sh.size+pageSize)[:sh.size]
+	sh.text = slices.Grow(sh.text[:0], sh.size+2*pageSize)[:sh.size]
 	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
 		return sh.folder.notApplied("read", sh.name, err)
 	}
 	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // else nothing was granted yet
-		err := json.Unmarshal(sh.text[:min(sh.size, headerSize)], h)
+		err := json.Unmarshal(bytes.TrimRight(sh.text[:min(sh.size, headerSize)], " "), h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
 			return sh.folder.corrupt(sh.name, fmt.Sprintf("it has the format %d of another version", h.Format))
@@ -166,10 +161,19 @@ func (st *state) read(info fs.FileInfo) error {
 			return sh.folder.corrupt(sh.name, notOurs)
 		}
 	}
-	sh.text = append(sh.text, blanks[pageSize-wholePages(max(sh.size, 1))+sh.size:]...)
-	mark, isThisBoot := host.bootMark(), host.isThisBoot(h.bootMark, info.ModTime())
+	// In memory it has whole pages, and an empty one at the end.
+	sh.text = append(append(sh.text, blanks[sh.size%pageSize:]...), blanks...)
+	this, isThisBoot := sh.folder.store.host.compare(h.bootMark, info.ModTime())
 	for at, line := headerSize, []byte(nil); at < len(sh.text); at += len(line) {
-		if line = sh.line(at); line[0] == ' ' || line[0] == '\n' {
+		page, need := sh.text[at:(at/pageSize+1)*pageSize], publicAt+len(st.who.adds)
+		line = page
+		if end := bytes.IndexByte(page, '\n'); end >= 0 {
+			line = page[:end+1]
+		}
+		if line[0] == ' ' || line[0] == '\n' {
+			if st.room == 0 && st.who.adds != nil && need <= len(page) && len(bytes.TrimLeft(page[:need], " \n")) == 0 {
+				st.room = at
+			}
 			continue
 		}
 		e, session, owner, ok := decodeEntry(line)
@@ -193,35 +197,24 @@ func (st *state) read(info fs.FileInfo) error {
 	if !isThisBoot {
 		h.Flushed, h.Last = 0, max(h.Last, h.Mark)
 	}
-	if h.Format = format; !isThisBoot || len(h.Boot) != len(mark.Boot) || mark.apart(h.bootMark) > time.Second { // The clock was set, or it is the text of no host.
-		h.bootMark = mark
-	}
+	h.Format, h.bootMark = format, this
+	st.former = make([]*entry, len(sh.entries))
 	for i := range sh.entries {
-		st.former = append(st.former, &sh.entries[i])
+		st.former[i] = &sh.entries[i]
 	}
 	slices.SortFunc(st.former, func(a, b *entry) int { return cmp.Compare(a.Token, b.Token) })
-	for i, e := range st.former {
-		if i > 0 && e.Token == st.former[i-1].Token {
-			return sh.folder.corrupt(sh.name, notOurs)
-		}
+	st.queue.Grain = clockStep
+	st.queue.Restore(st.former...)
+	for _, e := range st.queue.Holds() {
+		st.held = e.Token
 	}
-	st.restore(st.former)
 	return nil
-}
-
-// restore makes the queue of the entries of a name.
-func (st *state) restore(entries []*entry) {
-	st.queue = queue{Grain: clockStep}
-	st.queue.Restore(entries...)
-	for i, e := range entries {
-		e.Data.waited = i >= len(st.queue.Holds())
-	}
 }
 
 // write writes what a verb has changed. The line of the actor comes last: if something fails, its
 // entry is what it was.
 func (st *state) write() error {
-	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.index()
+	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.queue.Index(st.who.hash)
 	at, line := 0, []byte(nil) // of the actor
 	for _, e := range st.former {
 		blank := blanks[pageSize-publicAt-len(e.Data.public):]
@@ -237,63 +230,41 @@ func (st *state) write() error {
 		}
 	}
 	if i >= 0 {
-		putHeader := func() error {
-			text := encodeJSON(h)
-			return sh.put(0, append(text, blanks[pageSize-headerSize+len(text):]...))
-		}
-		var err error
-		if h.Last > h.Flushed { // No mark covers its token.
-			h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
-			if err = putHeader(); err == nil {
-				err = sh.folder.notApplied("flush", sh.name, sh.folder.store.host.flush(sh.file))
-			}
-			h.Flushed = h.Mark
-		}
-		if err == nil {
-			err = putHeader()
-		}
 		e := st.queue.Entries()[i]
 		line = append(encodeEntry(e), e.Data.public...)
-		if at = e.Data.at; err == nil && at == 0 {
-			at, err = sh.room(len(line))
+		if at = e.Data.at; at == 0 {
+			at = st.room
 		}
-		if err != nil {
-			return err
+		switch {
+		case len(line) > pageSize:
+			return fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
+		case at >= mostSize:
+			return driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", sh.folder.path(sh.name)))
+		}
+		if h.Last > h.Flushed { // No mark covers its token.
+			h.Mark = min(max(h.Last, h.Mark)+markLead, driver.MaxToken)
+		}
+		for {
+			text := encodeJSON(h)
+			if err := sh.put(0, append(text, blanks[pageSize-headerSize+len(text):]...)); err != nil {
+				return err
+			}
+			if h.Last <= h.Flushed {
+				break
+			}
+			if err := sh.folder.store.host.flush(sh.file); err != nil {
+				return sh.folder.notApplied("flush", sh.name, err)
+			}
+			h.Flushed = h.Mark
 		}
 	}
 	if err := sh.put(at, line); err != nil {
 		return err
 	}
-	if end := wholePages(len(bytes.TrimRight(sh.text[:sh.size], " \n"))); end < sh.size {
+	if end := (len(bytes.TrimRight(sh.text[:sh.size], " \n")) + pageSize - 1) / pageSize * pageSize; end < sh.size {
 		_ = sh.file.Truncate(int64(end)) // Otherwise it is longer than it need be.
 	}
 	return nil
-}
-
-// line returns the line at an offset, with its end, or the rest of the page if it has none.
-func (sh *shard) line(at int) []byte {
-	page := sh.text[at:wholePages(at+1)]
-	if end := bytes.IndexByte(page, '\n'); end >= 0 {
-		return page[:end+1]
-	}
-	return page
-}
-
-// room returns where a line of a size fits: the first gap that is large enough, or a new page.
-func (sh *shard) room(size int) (at int, err error) {
-	for at = headerSize; at < len(sh.text); at += len(sh.line(at)) {
-		if end := at + size; end <= wholePages(at+1) && len(bytes.TrimLeft(sh.text[at:end], " \n")) == 0 {
-			return at, nil
-		}
-	}
-	switch {
-	case size > pageSize:
-		return 0, fmt.Errorf("%w: the metadata are too long", driver.ErrInvalid)
-	case at >= mostSize:
-		return 0, driver.NotApplied(fmt.Errorf("there are too many holds and places: no more fit into %s", sh.folder.path(sh.name)))
-	}
-	sh.text = append(sh.text, blanks...)
-	return at, nil
 }
 
 // put writes a line, or the blanks between lines, unless the file has them already.

@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
 // A state is that of a name, while a request has the kernel lock of its shard.
@@ -28,6 +27,8 @@ type state struct {
 
 	header header
 	former []*entry // of the name, as they were read
+	held   int64    // the token of the last hold then; those above it waited
+	room   int      // where the line of a new entry fits
 	queue  queue
 	broken []entry // what a Break has ended
 }
@@ -37,22 +38,18 @@ type state struct {
 type actor struct {
 	shard       int
 	name, owner string
-	hash        string // of the owner, which is all that leaves the process; "" for none
+	hash        string // of the owner, which is all that leaves the process
 	prefix      []byte // with which the public part of each line of the name begins
+	adds        []byte // the public part of the line that an Acquire adds
 }
 
-// anyone returns the actor of a request without an owner.
-func anyone(name string) actor {
+func newActor(name, owner string) actor {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	return actor{shard: int(h.Sum32() % shardCount), name: name, prefix: fmt.Appendf(nil, `"name":%s,`, encodeJSON(name))}
-}
-
-// newActor returns the actor of a request of an owner.
-func newActor(name, owner string) actor {
-	who := anyone(name)
-	who.owner, who.hash = owner, hashOf(owner)
-	return who
+	return actor{
+		shard: int(h.Sum32() % shardCount), name: name, owner: owner, hash: hashOf(owner),
+		prefix: fmt.Appendf(nil, `"name":%s,`, encodeJSON(name)),
+	}
 }
 
 func hashOf(owner string) string {
@@ -79,11 +76,11 @@ func (st *state) bury() (found bool) {
 		again = false
 		st.queue.Settle(st.now)
 		looked := st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]
-		if i := st.index(); i >= len(looked) {
+		if i := st.queue.Index(st.who.hash); i >= len(looked) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
 		for _, e := range slices.Clone(looked) {
-			if e.Kept || e.Data.detached && !e.Data.waited || st.isAlive(e.Data.session) {
+			if e.Kept || e.Data.detached && e.Token <= st.held || st.isAlive(e.Data.session) {
 				continue
 			}
 			ended, _ := st.queue.Release(e.Owner, 0, st.now)
@@ -91,55 +88,6 @@ func (st *state) bury() (found bool) {
 		}
 	}
 	return found
-}
-
-// acquire makes the entry of a request, whose Owner is the hash of the actor.
-func (st *state) acquire(req *driver.Request) (res driver.Result, err error) {
-	wall := st.shard.folder.store.host.wall()
-	public := encodeJSON(publicData{Name: req.Name, Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
-	data := lineData{session: st.own.id, detached: req.Detached, public: append(public[1:], '\n')}
-	tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, wall.UnixMicro())}
-	own, _, err := st.queue.Acquire(req, data, st.now, &tokens)
-	if err == nil && own.State != driver.Held && st.bury() {
-		st.queue.Release(req.Owner, 0, st.now)
-		own, _, err = st.queue.Acquire(req, data, st.now, &tokens)
-	}
-	if err != nil {
-		return res, err
-	}
-	st.header.Last = tokens.Last
-	res = driver.Result{Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token}
-	if !res.Granted {
-		res.Held = st.record(st.queue.Holds()[0])
-	}
-	return res, nil
-}
-
-// renew prolongs the entry of the actor, whose notices come to this Store from now on.
-func (st *state) renew(token int64, ttl time.Duration) driver.Entry {
-	own, _ := st.queue.Renew(st.who.hash, token, ttl, st.now)
-	if own.State == driver.Waiting && st.bury() {
-		own, _ = st.queue.Renew(st.who.hash, token, ttl, st.now)
-	}
-	if own.State != driver.Lost {
-		st.queue.Entries()[st.index()].Data.session = st.own.id
-	}
-	return own
-}
-
-// index returns where the entry of the actor is among all, or -1.
-func (st *state) index() int {
-	return slices.IndexFunc(st.queue.Entries(), func(e *entry) bool { return e.Owner == st.who.hash })
-}
-
-// breakHolds ends the hold or keep with a token, or all for 0, and returns what it has ended.
-func (st *state) breakHolds(token int64) (records []driver.Record) {
-	st.bury()
-	st.broken, _ = st.queue.Break(token, st.now)
-	for i := range st.broken {
-		records = append(records, st.record(&st.broken[i]))
-	}
-	return records
 }
 
 // holds returns the holds and keeps.
@@ -163,7 +111,11 @@ func (st *state) all() (records []driver.Record, err error) {
 			return nil, st.shard.folder.corrupt(st.shard.name, notOurs)
 		}
 		st.who.name = name
-		st.restore(entries[name])
+		st.queue = queue{Grain: clockStep}
+		st.queue.Restore(entries[name]...)
+		for _, e := range st.queue.Holds() {
+			st.held = e.Token
+		}
 		holds, _ := st.holds()
 		records = append(records, holds...)
 	}
@@ -171,24 +123,14 @@ func (st *state) all() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// tell sends the notices to those whose entries have become holds, or were broken.
-func (st *state) tell() {
-	send := func(e *entry, token int64) {
-		switch {
-		case e.Kept || e.Owner == st.who.hash:
-		case st.own != nil && st.own.id == e.Data.session:
-			st.shard.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
-		default:
-			_, _ = st.shard.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
-		}
-	}
-	for _, e := range st.queue.Holds() {
-		if e.Data.waited {
-			send(e, e.Token)
-		}
-	}
-	for i := range st.broken {
-		send(&st.broken[i], 0)
+// notify sends a notice to the owner of a hold: its token, or 0 for one that was broken.
+func (st *state) notify(e *entry, token int64) {
+	switch {
+	case e.Kept:
+	case st.own != nil && st.own.id == e.Data.session:
+		st.shard.folder.store.notices.Receive(e.Owner, fmt.Sprint(token))
+	default:
+		_, _ = st.shard.folder.reach(e.Data.session, fmt.Sprintf("%s %d\n", e.Owner, token))
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/notices"
 )
 
@@ -47,8 +49,8 @@ var _ driver.Notifier = (*Store)(nil)
 
 // New opens the store in a folder. One that is missing is made when the first lock is taken, for
 // this user alone. The error matches [driver.ErrUnsupported] if the folder is on a network file
-// system and opts does not allow that, and [driver.ErrInvalid] if it belongs to another user or
-// everybody may write it.
+// system and opts does not allow that, or has the locks of an older version, and
+// [driver.ErrInvalid] if it belongs to another user or everybody may write it.
 func New(dir string, opts *Options) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {
@@ -71,14 +73,11 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	for i := range s.turns {
 		s.turns[i] = make(chan struct{}, 1)
 	}
-	path := nearestExisting(dir)
-	info, err := os.Stat(path)
-	if err == nil {
-		err = s.checkFolder(path, info)
-	}
+	f, path, err := s.openFolder()
 	if err != nil {
-		return nil, wrapErr("examine", path, err)
+		return nil, wrapErr("open", path, err)
 	}
+	f.close()
 	return s, nil
 }
 
@@ -99,9 +98,33 @@ func (s *Store) Session() *os.File {
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	who := newActor(req.Name, req.Owner)
+	who, wall, owner := newActor(req.Name, req.Owner), s.host.wall(), req.Owner
 	req.Owner = who.hash
-	return do(ctx, s, who, true, func(st *state) (driver.Result, error) { return st.acquire(&req) })
+	public := encodeJSON(publicData{Name: req.Name, Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
+	who.adds = append(public[1:], '\n')
+	s.notices.Expect(req.Name, owner, max(req.TTL, req.Place)) // before others can read the entry
+	res, err := do(ctx, s, who, true, func(st *state) (res driver.Result, err error) {
+		data := lineData{session: st.own.id, detached: req.Detached, public: who.adds}
+		tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, wall.UnixMicro())}
+		own, _, err := st.queue.Acquire(&req, data, st.now, &tokens)
+		if err == nil && own.State != driver.Held && st.bury() {
+			st.queue.Release(req.Owner, 0, st.now)
+			own, _, err = st.queue.Acquire(&req, data, st.now, &tokens)
+		}
+		if err != nil {
+			return res, err
+		}
+		st.header.Last = tokens.Last
+		res = driver.Result{Granted: own.State == driver.Held, Waiting: own.State == driver.Waiting, Token: own.Token}
+		if !res.Granted {
+			res.Held = st.record(st.queue.Holds()[0])
+		}
+		return res, nil
+	})
+	if err == nil && !res.Granted && !res.Waiting || driver.IsNotApplied(err) {
+		s.notices.Forget(req.Name, owner)
+	}
+	return res, err
 }
 
 // Renew implements [driver.Store]. One entry may be renewed and the next one not.
@@ -110,14 +133,25 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	var group sync.WaitGroup
 	for i, req := range reqs { // One that is held up holds up no other.
 		group.Go(func() {
+			s.notices.Expect(req.Name, req.Owner, req.TTL)
 			entries[i], errs[i] = do(ctx, s, newActor(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
-				return st.renew(req.Token, req.TTL), nil
+				own, _ := st.queue.Renew(st.who.hash, req.Token, req.TTL, st.now)
+				if own.State == driver.Waiting && st.bury() {
+					own, _ = st.queue.Renew(st.who.hash, req.Token, req.TTL, st.now)
+				}
+				if own.State != driver.Lost { // Its notices come to this Store from now on.
+					st.queue.Entries()[st.queue.Index(st.who.hash)].Data.session = st.own.id
+				}
+				return own, nil
 			})
+			if entries[i].State == driver.Lost {
+				s.notices.Forget(req.Name, req.Owner)
+			}
 		})
 	}
 	group.Wait()
 	err := cmp.Or(errs...)
-	if err != nil && len(reqs) > 1 && !s.isClosed() { // It stands for all, of which some may have been prolonged.
+	if err != nil && len(reqs) > 1 && s.closing.Err() == nil { // It stands for all, of which some may have been prolonged.
 		err = fmt.Errorf("of %d entries some have no answer: %v", len(reqs), err)
 	}
 	return entries, err
@@ -125,6 +159,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
+	s.notices.Forget(req.Name, req.Owner)
 	return do(ctx, s, newActor(req.Name, req.Owner), false, func(st *state) (bool, error) {
 		ended, _ := st.queue.Release(st.who.hash, req.Keep, st.now)
 		return ended, nil
@@ -133,12 +168,19 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return do(ctx, s, anyone(name), false, func(st *state) ([]driver.Record, error) { return st.breakHolds(token), nil })
+	return do(ctx, s, newActor(name, ""), false, func(st *state) (records []driver.Record, err error) {
+		st.bury()
+		st.broken, _ = st.queue.Break(token, st.now)
+		for i := range st.broken {
+			records = append(records, st.record(&st.broken[i]))
+		}
+		return records, nil
+	})
 }
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return do(ctx, s, anyone(name), false, (*state).holds)
+	return do(ctx, s, newActor(name, ""), false, (*state).holds)
 }
 
 // List implements [driver.Store].
@@ -210,27 +252,87 @@ func (s *Store) Close() error {
 	}
 }
 
-func (s *Store) isClosed() bool { return s.closing.Err() != nil }
-
 // errHangs is why a request takes longer than microseconds.
 var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, or a process is stopped in the middle of a request")
 
-// do makes a request on a goroutine of its own, since it may hang. With makes, the folder, the
-// session and the file are made if they are missing. When ctx ends first, the outcome is not known.
+// do makes a request: a verb on the entries of a name, under the kernel lock of its shard. It
+// writes what has changed, unless verb returns an error. Then it notifies the owners of other
+// entries that have become holds, and of those that were broken. With makes, the folder, the
+// session and the shard are made if they are missing. The requests of a Store that use the same
+// shard are made one after the other: so a Release ends what an Acquire before it has granted late.
+//
+// A request may hang, and has a goroutine of its own. When ctx ends first, the outcome is not
+// known.
 func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
-	if s.isClosed() {
+	if s.closing.Err() != nil {
 		return none, driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)
 	}
+	hangs := func() error {
+		return fmt.Errorf("%s: %w: %w", filepath.Join(s.dir, shardFile(who.shard)), errHangs, ctx.Err())
+	}
+	select {
+	case s.turns[who.shard] <- struct{}{}:
+	case <-s.closing.Done():
+		return none, driver.ErrClosed
+	case <-ctx.Done():
+		return none, driver.NotApplied(hangs())
+	}
 	var result T
+	request := func() error {
+		f, own, err := s.currentFolder(makes)
+		var info fs.FileInfo
+		if err == nil {
+			info, err = f.shards[who.shard].lock(makes)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !makes:
+			return nil // Nothing is held in a folder or a shard that is missing.
+		case err != nil:
+			return err
+		}
+		st := &state{shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(), living: map[string]bool{}}
+		if own != nil {
+			st.living[own.id] = true
+		}
+		if err = driver.NotApplied(ctx.Err()); err == nil { // It may have waited for the lock.
+			err = st.read(info)
+		}
+		if err == nil {
+			result, err = verb(st)
+			err = cmp.Or(err, st.failure)
+		}
+		isPromoted := func(e *entry) bool { return e.Token > st.held && e.Owner != who.hash }
+		if slices.ContainsFunc(st.queue.Holds(), isPromoted) {
+			st.bury() // The process of a place that has become a hold may be dead.
+		}
+		if err == nil {
+			err = st.write()
+		}
+		if position := st.queue.Index(who.hash) + 1 - len(st.queue.Holds()); err == nil && own != nil && position > 0 {
+			own.lookLater(who, position)
+		}
+		_ = setLock(st.shard.file, unlocked)
+		if err != nil {
+			return err
+		}
+		for _, e := range st.queue.Holds() {
+			if isPromoted(e) {
+				st.notify(e, e.Token)
+			}
+		}
+		for i := range st.broken {
+			st.notify(&st.broken[i], 0)
+		}
+		return nil
+	}
 	done := make(chan error, 1)
 	go func() {
-		done <- s.request(ctx, who, makes, func(st *state) (err error) {
-			result, err = verb(st)
-			return err
-		})
+		err := request()
+		<-s.turns[who.shard]
+		done <- err
 	}()
 	select {
 	case err := <-done:
@@ -239,57 +341,6 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 		}
 		return result, nil
 	case <-ctx.Done():
-		return none, fmt.Errorf("%s: %w: %w", filepath.Join(s.dir, shardFile(who.shard)), errHangs, ctx.Err())
+		return none, hangs()
 	}
-}
-
-// request does a verb on the entries of a name under the kernel lock of its shard, and writes what
-// has changed, unless verb returns an error. Then it notifies the owners of other entries that have
-// become holds, and of those that were broken. The requests that use the same shard are made one
-// after the other: so a Release ends what an Acquire before it has granted late.
-func (s *Store) request(ctx context.Context, who actor, makes bool, verb func(*state) error) error {
-	select {
-	case s.turns[who.shard] <- struct{}{}:
-		defer func() { <-s.turns[who.shard] }()
-	case <-ctx.Done():
-		return driver.NotApplied(ctx.Err())
-	case <-s.closing.Done():
-		return driver.ErrClosed
-	}
-	f, own, err := s.currentFolder(makes)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = f.shards[who.shard].lock(makes)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !makes:
-		return nil // Nothing is held in a folder or a shard that is missing.
-	case err != nil:
-		return err
-	}
-	st := &state{shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(), living: map[string]bool{}}
-	if own != nil {
-		st.living[own.id] = true
-	}
-	if err = driver.NotApplied(ctx.Err()); err == nil { // It may have waited for the lock.
-		err = st.read(info)
-	}
-	if err == nil {
-		err = verb(st)
-		err = cmp.Or(err, st.failure)
-	}
-	if holds := st.queue.Holds(); len(holds) > 0 && holds[len(holds)-1].Data.waited {
-		st.bury() // The process of a place that has become a hold may be dead.
-	}
-	if err == nil {
-		err = st.write()
-	}
-	if err == nil && own != nil && who.hash != "" {
-		own.note(st) // before others can read the entry, and send a notice
-	}
-	_ = setLock(st.shard.file, unlocked)
-	if err == nil {
-		st.tell()
-	}
-	return err
 }

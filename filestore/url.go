@@ -44,37 +44,29 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
-	dir, err := folderOfURL(u)
-	if err != nil {
-		return nil, err
-	}
-	return New(dir, opts)
-}
-
-// folderOfURL returns the folder that a URL names.
-func folderOfURL(u *url.URL) (string, error) {
 	if u.Host != "" && u.Host != "localhost" || u.User != nil {
-		return "", fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path, or file: alone",
+		return nil, fmt.Errorf("%w: the folder is on this host: want file:///absolute/path, file:relative/path, or file: alone",
 			driver.ErrInvalid)
 	}
 	if u.Fragment != "" {
-		return "", fmt.Errorf("%w: a # in the path of the folder must be written as %%23", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: a # in the path of the folder must be written as %%23", driver.ErrInvalid)
 	}
-	path := u.Path
+	path, err := u.Path, error(nil)
 	if u.Opaque != "" {
-		var err error
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return "", fmt.Errorf("%w: the path of the folder has a %% that must be written as %%25", driver.ErrInvalid)
+			return nil, fmt.Errorf("%w: the path of the folder has a %% that must be written as %%25", driver.ErrInvalid)
 		}
 	}
 	if path == "" {
-		return DefaultDir()
+		if path, err = DefaultDir(); err != nil {
+			return nil, err
+		}
 	}
 	if first := strings.TrimPrefix(path, "/"); strings.HasPrefix(first, "~") || strings.HasPrefix(first, "$") {
-		return "", fmt.Errorf("%w: nothing expands ~ and variables in the path of the folder: write it out, or ./ before it", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: nothing expands ~ and variables in the path of the folder: write it out, or ./ before it", driver.ErrInvalid)
 	}
 	if runtime.GOOS == "windows" {
 		path = strings.TrimPrefix(path, "/") // file:///C:/locks
 	}
-	return filepath.FromSlash(path), nil
+	return New(filepath.FromSlash(path), opts)
 }

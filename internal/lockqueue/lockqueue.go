@@ -190,9 +190,14 @@ func (q *Queue[D]) isHold(e *Entry[D]) bool {
 	return q.holds > 0 && e.Token <= q.entries[q.holds-1].Token
 }
 
+// Index returns where the entry of an owner is among the entries, or -1.
+func (q *Queue[D]) Index(owner string) int {
+	return slices.IndexFunc(q.entries, func(e *Entry[D]) bool { return e.Owner == owner })
+}
+
 // find returns the entry of an owner, or nil.
 func (q *Queue[D]) find(owner string) *Entry[D] {
-	if i := slices.IndexFunc(q.entries, func(e *Entry[D]) bool { return e.Owner == owner }); i >= 0 {
+	if i := q.Index(owner); i >= 0 {
 		return q.entries[i]
 	}
 	return nil
