@@ -141,32 +141,27 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	}
 }
 
-// emit writes an event to the log and calls the hooks.
+// emit logs an event, if people look for it, and calls the hooks.
 func (c *Client) emit(ctx context.Context, e Event) {
-	if c.config.Logger != nil {
-		c.logEvent(ctx, &e)
+	if log := c.config.Logger; log != nil {
+		switch e.Kind {
+		case EventWaiting:
+			log.DebugContext(ctx, "waiting for lock", "name", e.Name, "holder", e.By.Holder, "since", e.By.Since)
+		case EventAcquired, EventJoined:
+			log.DebugContext(ctx, "lock acquired", "name", e.Name, "token", e.Token, "waited", e.Took)
+		case EventLost:
+			c.logWarning(ctx, "lock lost", e.Name, e.Err)
+		case EventReleased, EventKept, EventHandedOver:
+			if e.Err != nil {
+				c.logWarning(ctx, "release not confirmed", e.Name, e.Err)
+			} else {
+				log.DebugContext(ctx, "lock "+string(e.Kind), "name", e.Name, "token", e.Token, "held", e.Held)
+			}
+		}
 	}
 	if c.config.Hooks.Event != nil {
 		e.Store, e.Holder = c.guarantees.Store, c.config.Holder
 		c.config.Hooks.Event(ctx, e)
-	}
-}
-
-// logEvent logs the events that people look for.
-func (c *Client) logEvent(ctx context.Context, e *Event) {
-	switch e.Kind {
-	case EventWaiting:
-		c.config.Logger.DebugContext(ctx, "waiting for lock", "name", e.Name, "holder", e.By.Holder, "since", e.By.Since)
-	case EventAcquired, EventJoined:
-		c.config.Logger.DebugContext(ctx, "lock acquired", "name", e.Name, "token", e.Token, "waited", e.Took)
-	case EventLost:
-		c.logWarning(ctx, "lock lost", e.Name, e.Err)
-	case EventReleased, EventKept, EventHandedOver:
-		if e.Err != nil {
-			c.logWarning(ctx, "release not confirmed", e.Name, e.Err)
-			return
-		}
-		c.config.Logger.DebugContext(ctx, "lock "+string(e.Kind), "name", e.Name, "token", e.Token, "held", e.Held)
 	}
 }
 
