@@ -16,7 +16,8 @@
 //
 // One connection has all locks that were free when they were acquired. They are lost together, and
 // cannot be renewed or released through another Store. A connection that is in doubt, or whose
-// server does not reply for four seconds (14 to a session that waits), is closed.
+// server does not reply for four seconds (14 to a session that waits), is closed. A renewal asks
+// whether the session is alive, except within a second of the last statement of a wait.
 //
 // An owner that waits has a session of its own, which blocks in pg_advisory_lock, for ten seconds
 // at a time. Each time it goes to the end of the server's queue, so that long waits lose their

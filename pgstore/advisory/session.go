@@ -131,6 +131,8 @@ func (s *session) send(ctx context.Context, calls []*call) {
 			e.state, e.token = max(e.state, held), c.token
 			if c.function == try {
 				e.until = time.Now().Add(c.ttl)
+			} else {
+				e.fresh = s.used.Add(idleMargin)
 			}
 		default:
 			c.err = cmp.Or(err, refusal)
@@ -189,7 +191,7 @@ func (s *session) ready(ttl time.Duration) error {
 	}
 	const text = `SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
 		FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
-	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, (idle+time.Millisecond-1).Milliseconds(), patience.Milliseconds())).ReadAll()
+	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, idle.Milliseconds(), patience.Milliseconds())).ReadAll()
 	if err == nil {
 		s.idle = idle
 	}

@@ -30,6 +30,7 @@ type entry struct {
 	state   entryState
 	token   int64
 	until   time.Time // its end, or, in the state ending, the time of the next try
+	fresh   time.Time // so long the server keeps its session for ttl at least; set by a wait
 }
 
 // owned is a name and one of its owners.
@@ -203,9 +204,10 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	return entries, cmp.Or(errs...)
 }
 
-// renew asks the session of a hold whether it is alive, and has the server keep it for the TTL. The
-// session of a place waits and cannot be asked: for it the first session is, which replies behind
-// all attempts.
+// renew asks the session of a hold whether it is alive, and has the server keep it for the TTL,
+// unless the hold is fresh, by the monotonic and by the wall clock: a suspended machine stops the
+// former. The session of a place waits and cannot be asked: for it the first session is, which
+// replies behind all attempts.
 func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,10 +218,14 @@ func (s *Store) renew(ctx context.Context, req driver.RenewRequest) (driver.Entr
 	if e.state == held {
 		sess = e.session
 	}
-	s.mu.Unlock()
-	err := sess.do(ctx, &call{function: ping, entry: e, ttl: req.TTL})
-	s.mu.Lock()
+	var err error
 	now := time.Now()
+	if e.state != held || req.TTL > e.ttl || now.After(e.fresh) || now.Round(0).After(e.fresh.Round(0)) {
+		s.mu.Unlock()
+		err = sess.do(ctx, &call{function: ping, entry: e, ttl: req.TTL})
+		s.mu.Lock()
+		now = time.Now()
+	}
 	switch {
 	case s.owners[e.owned] != e || e.state == ending || !now.Before(e.until) || req.Token != 0 && req.Token != e.token:
 		return lost, nil
