@@ -6,18 +6,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// wrapErr adds to an error what was done with which file. It returns nil for nil, and an error that
-// already says what is wrong.
-func wrapErr(verb, path string, err error) error {
-	if err == nil || driver.Permanent(err) {
+// notApplied returns the error of a request that has changed nothing: what was done with which file.
+// An error that says what is wrong stays as it is.
+func notApplied(verb, path string, err error) error {
+	if driver.Permanent(err) {
 		return err
 	}
-	return fmt.Errorf("cannot %s %s: %w", verb, path, err)
-}
-
-// notApplied is wrapErr for a request on a file that has changed nothing.
-func (f *folder) notApplied(verb, file string, err error) error {
-	return driver.NotApplied(wrapErr(verb, f.path(file), err))
+	return driver.NotApplied(fmt.Errorf("cannot %s %s: %w", verb, path, err))
 }
 
 const (

@@ -47,7 +47,7 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 			s.folder.close()
 			s.folder = nil
 		case err != nil:
-			return nil, nil, driver.NotApplied(wrapErr("examine", s.dir, err))
+			return nil, nil, notApplied("examine", s.dir, err)
 		}
 	}
 	for s.folder == nil {
@@ -64,7 +64,7 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 			f.close()
 		}
 		if err != nil {
-			return nil, nil, driver.NotApplied(wrapErr("open", s.dir, err))
+			return nil, nil, notApplied("open", s.dir, err)
 		}
 	}
 	if f = s.folder; makes && f.session == nil {

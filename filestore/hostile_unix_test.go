@@ -267,7 +267,7 @@ func TestGarbageInASession(t *testing.T) {
 	granted(t, s, "name", time.Hour)
 	req := waiting(t, s, request("name", time.Hour))
 	notices := told(t, s, req.Owner)
-	garbage := strings.Repeat("x", 10_000) + "\n\n\x00 -9\n" + newActor("", req.Owner).hash + " 9z\n" + strings.Repeat("y 1 ", 1000) + "\n"
+	garbage := strings.Repeat("x", 10_000) + "\n\n\x00 -9\n" + hashOf(req.Owner) + " 9z\n" + strings.Repeat("y 1 ", 1000) + "\n"
 	if _, err := s.Session().WriteString(garbage); err != nil {
 		t.Fatal(err)
 	}

@@ -337,7 +337,7 @@ func writeFile(tb testing.TB, path, text string) {
 
 // pathOf returns the path of the shard of a name.
 func (s *Store) pathOf(name string) string {
-	return filepath.Join(s.dir, shardFile(newActor(name, "").shard))
+	return filepath.Join(s.dir, shardFile(newState(name, "").number))
 }
 
 // die ends a Store as the kernel ends one whose process is killed.

@@ -18,6 +18,7 @@ const (
 	openFlags = syscall.O_NONBLOCK // An open does not wait for the other end of a pipe.
 	clockStep = time.Duration(0)   // of the clock, by which each end is later
 	inboxStep = 0                  // between looks for notices: a pipe that is open for writing, too, has no end
+	errDead   = syscall.ENXIO      // of a pipe that nobody reads from: the process has ended
 )
 
 // setLock locks or unlocks the whole file. It waits for the lock, which belongs to the open file
@@ -67,14 +68,9 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	return nil, err
 }
 
-// openInbox opens the file of a session to write to it. The error is errDead if the process of the
-// session is dead.
+// openInbox opens the file of a session to write to it.
 func (f *folder) openInbox(file string) (*os.File, error) {
-	inbox, err := f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
-	if errors.Is(err, syscall.ENXIO) {
-		err = errDead
-	}
-	return inbox, err
+	return f.open(file, os.O_WRONLY|openFlags, fs.ModeNamedPipe)
 }
 
 // putLine writes a line, unless the pipe is full of those that a stopped process has not read.

@@ -22,6 +22,8 @@ const (
 	inboxStep = 20 * time.Millisecond
 )
 
+var errDead = errors.New("the process has ended")
+
 // setLock locks or unlocks a byte far behind the end of the file. It waits for an exclusive lock.
 // Locks are mandatory on Windows: one on the contents would keep others from reading them.
 func setLock(f *os.File, how int) error {

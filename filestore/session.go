@@ -55,7 +55,7 @@ func (f *folder) openSession() (*session, error) {
 			continue
 		}
 		if err != nil {
-			return nil, f.notApplied("create", sessionFile(id), err)
+			return nil, notApplied("create", f.path(sessionFile(id)), err)
 		}
 		s := &session{folder: f, id: id, file: file, looks: map[string]bool{}}
 		s.running.Go(s.receive)
@@ -63,8 +63,6 @@ func (f *folder) openSession() (*session, error) {
 		return s, nil
 	}
 }
-
-var errDead = errors.New("the process has ended")
 
 // reach sends a notice, or none if it is "", to a session, and reports whether its process may be
 // alive. It removes the file of a dead one. An error, such as that this process can open no more
@@ -83,7 +81,7 @@ func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return true, f.notApplied("examine", sessionFile(id), err)
+	return true, notApplied("examine", f.path(sessionFile(id)), err)
 }
 
 // sweep deletes the files of dead sessions among some of those in the folder.
@@ -98,19 +96,19 @@ func (f *folder) sweep() {
 
 // lookLater sends the owner of one of the first places a notice to look, later: the more of them a
 // Store has, the later.
-func (s *session) lookLater(who actor, position int) {
+func (s *session) lookLater(st *state, position int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if position > lookers || s.looks[who.hash] {
+	if position > lookers || s.looks[st.hash] {
 		return
 	}
-	s.looks[who.hash] = true
+	s.looks[st.hash] = true
 	store := s.folder.store
 	time.AfterFunc(store.lookStep*time.Duration(max(position*position, len(s.looks)/10)), func() {
 		s.mu.Lock()
-		delete(s.looks, who.hash)
+		delete(s.looks, st.hash)
 		s.mu.Unlock()
-		store.notices.Send(who.name, who.owner, 0)
+		store.notices.Send(st.name, st.owner, 0)
 	})
 }
 

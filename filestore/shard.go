@@ -121,14 +121,14 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 		case tries > 0 && (errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission)):
 			time.Sleep(time.Millisecond) // Another user has just made it, and it has not got its permissions yet.
 		case err != nil:
-			failure = sh.folder.notApplied("lock", sh.name, err)
+			failure = notApplied("lock", sh.folder.path(sh.name), err)
 		case namesOf(info) > 1:
 			failure = sh.folder.corrupt(sh.name, linked)
 		case namesOf(info) == 0: // It was deleted, and another may be in its place.
 		case !isNew && info.Size() == 0 && info.Mode().Perm() != sh.folder.mode:
 			// Its maker may have been killed. It is made anew.
 			if err = sh.folder.Remove(sh.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				failure = sh.folder.notApplied("remove", sh.name, err)
+				failure = notApplied("remove", sh.folder.path(sh.name), err)
 			}
 		default:
 			return info, nil
@@ -140,7 +140,7 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 	}
 }
 
-// read reads the shard, and the entries of the name of the actor. It drops the entries of other
+// read reads the shard, and the entries of the name. It drops the entries of other
 // names whose time is over, and those of an earlier boot, whose processes are dead.
 func (st *state) read(info fs.FileInfo) error {
 	sh, h := st.shard, &st.header
@@ -150,7 +150,7 @@ func (st *state) read(info fs.FileInfo) error {
 	sh.size, sh.entries = int(info.Size()), sh.entries[:0]
 	sh.text = slices.Grow(sh.text[:0], sh.size+2*pageSize)[:sh.size]
 	if _, err := sh.file.ReadAt(sh.text, 0); err != nil && err != io.EOF {
-		return sh.folder.notApplied("read", sh.name, err)
+		return notApplied("read", sh.folder.path(sh.name), err)
 	}
 	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // else nothing was granted yet
 		err := json.Unmarshal(bytes.TrimRight(sh.text[:min(sh.size, headerSize)], " "), h)
@@ -165,19 +165,19 @@ func (st *state) read(info fs.FileInfo) error {
 	sh.text = append(append(sh.text, blanks[sh.size%pageSize:]...), blanks...)
 	this, isThisBoot := sh.folder.store.host.compare(h.bootMark, info.ModTime())
 	for at, line := headerSize, []byte(nil); at < len(sh.text); at += len(line) {
-		page, need := sh.text[at:(at/pageSize+1)*pageSize], publicAt+len(st.who.adds)
+		page, need := sh.text[at:(at/pageSize+1)*pageSize], publicAt+len(st.adds)
 		line = page
 		if end := bytes.IndexByte(page, '\n'); end >= 0 {
 			line = page[:end+1]
 		}
 		if line[0] == ' ' || line[0] == '\n' {
-			if st.room == 0 && st.who.adds != nil && need <= len(page) && len(bytes.TrimLeft(page[:need], " \n")) == 0 {
+			if st.room == 0 && st.adds != nil && need <= len(page) && len(bytes.TrimLeft(page[:need], " \n")) == 0 {
 				st.room = at
 			}
 			continue
 		}
 		e, session, owner, ok := decodeEntry(line)
-		isOwn := bytes.HasPrefix(e.Data.public, st.who.prefix)
+		isOwn := bytes.HasPrefix(e.Data.public, st.prefix)
 		isOver := ok && !isOwn && e.Until <= st.now
 		if !isThisBoot { // In a container with a boot id of its own a process may live.
 			isOver = !ok || e.Kept || !st.isAlive(string(session))
@@ -211,17 +211,17 @@ func (st *state) read(info fs.FileInfo) error {
 	return nil
 }
 
-// write writes what a verb has changed. The line of the actor comes last: if something fails, its
+// write writes what a verb has changed. The line of the owner comes last: if something fails, its
 // entry is what it was.
 func (st *state) write() error {
-	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.queue.Index(st.who.hash)
-	at, line := 0, []byte(nil) // of the actor
+	sh, h, live, i := st.shard, &st.header, st.queue.Entries(), st.queue.Index(st.hash)
+	at, line := 0, []byte(nil) // of the owner
 	for _, e := range st.former {
 		blank := blanks[pageSize-publicAt-len(e.Data.public):]
 		switch {
 		case len(live) > 0 && live[0] == e:
 			live = live[1:]
-		case i < 0 && e.Owner == st.who.hash:
+		case i < 0 && e.Owner == st.hash:
 			at, line = e.Data.at, blank
 		default:
 			if err := sh.put(e.Data.at, blank); err != nil {
@@ -253,7 +253,7 @@ func (st *state) write() error {
 				break
 			}
 			if err := sh.folder.store.host.flush(sh.file); err != nil {
-				return sh.folder.notApplied("flush", sh.name, err)
+				return notApplied("flush", sh.folder.path(sh.name), err)
 			}
 			h.Flushed = h.Mark
 		}
@@ -278,7 +278,7 @@ func (sh *shard) put(at int, line []byte) error {
 	if _, err := sh.file.WriteAt(sh.text[begin:end], int64(begin)); err != nil { // A part of it may be there.
 		_, _ = sh.file.WriteAt(former, int64(begin))
 		_ = sh.file.Truncate(int64(sh.size))
-		return sh.folder.notApplied("write", sh.name, err)
+		return notApplied("write", sh.folder.path(sh.name), err)
 	}
 	sh.size = max(sh.size, end)
 	return nil

@@ -155,7 +155,7 @@ func TestNamesOfOneShard(t *testing.T) {
 // besideName returns n names of the shard that "name" is in.
 func besideName(n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
-		if name := fmt.Sprint(i); newActor(name, "").shard == newActor("name", "").shard {
+		if name := fmt.Sprint(i); newState(name, "").number == newState("name", "").number {
 			names = append(names, name)
 		}
 	}

@@ -15,10 +15,16 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A state is that of a name, while a request has the kernel lock of its shard.
+// A state is a request, and what it finds of its name under the kernel lock of the shard. Lookup and
+// Break have no owner. List has no name either: it is for all of a shard.
 type state struct {
+	number      int // of the shard
+	name, owner string
+	hash        string // of the owner, which is all that leaves the process
+	prefix      []byte // with which the public part of each line of the name begins
+	adds        []byte // the public part of the line that an Acquire adds
+
 	shard *shard
-	who   actor
 	own   *session      // of this Store; nil if there is none yet
 	now   time.Duration // by the boot clock, when the shard had been locked
 
@@ -33,21 +39,11 @@ type state struct {
 	broken []entry // what a Break has ended
 }
 
-// An actor is the owner that a request is of, and the name that it is for. Lookup and Break have no
-// owner. List has no name either: it is for all of a shard.
-type actor struct {
-	shard       int
-	name, owner string
-	hash        string // of the owner, which is all that leaves the process
-	prefix      []byte // with which the public part of each line of the name begins
-	adds        []byte // the public part of the line that an Acquire adds
-}
-
-func newActor(name, owner string) actor {
+func newState(name, owner string) *state {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	return actor{
-		shard: int(h.Sum32() % shardCount), name: name, owner: owner, hash: hashOf(owner),
+	return &state{
+		number: int(h.Sum32() % shardCount), name: name, owner: owner, hash: hashOf(owner),
 		prefix: fmt.Appendf(nil, `"name":%s,`, encodeJSON(name)),
 	}
 }
@@ -68,7 +64,7 @@ func (st *state) isAlive(id string) bool {
 	return alive
 }
 
-// bury drops what has ended, and the entries of dead processes right before the actor. It looks at
+// bury drops what has ended, and the entries of dead processes right before its own. It looks at
 // the holds and the first place, and for a later place at the one before it. It reports whether it
 // has dropped one of a dead process. Those elsewhere are dropped by the places right behind them.
 func (st *state) bury() (found bool) {
@@ -76,7 +72,7 @@ func (st *state) bury() (found bool) {
 		again = false
 		st.queue.Settle(st.now)
 		looked := st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]
-		if i := st.queue.Index(st.who.hash); i >= len(looked) {
+		if i := st.queue.Index(st.hash); i >= len(looked) {
 			looked = st.queue.Entries()[i-1 : i]
 		}
 		for _, e := range slices.Clone(looked) {
@@ -99,7 +95,7 @@ func (st *state) holds() (records []driver.Record, err error) {
 	return records, nil
 }
 
-// all returns the holds and keeps of all names, where the actor has none.
+// all returns the holds and keeps of all names, where the request has none.
 func (st *state) all() (records []driver.Record, err error) {
 	entries := map[string][]*entry{}
 	for _, e := range st.former {
@@ -110,7 +106,7 @@ func (st *state) all() (records []driver.Record, err error) {
 		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
 			return nil, st.shard.folder.corrupt(st.shard.name, notOurs)
 		}
-		st.who.name = name
+		st.name = name
 		st.queue = queue{Grain: clockStep}
 		st.queue.Restore(entries[name]...)
 		for _, e := range st.queue.Holds() {
@@ -141,7 +137,7 @@ func (st *state) record(e *entry) driver.Record {
 		public.Holder, public.Metadata = "", nil
 	}
 	return driver.Record{
-		Name: st.who.name, Holder: public.Holder, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
+		Name: st.name, Holder: public.Holder, Token: e.Token, Since: public.Since, Remaining: e.Until - st.now,
 		Kept: e.Kept, Limit: e.Limit, Waiting: st.queue.Waiting(), Metadata: public.Metadata,
 	}
 }

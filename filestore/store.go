@@ -75,7 +75,7 @@ func openWithHost(h host, dir string, opts *Options) (*Store, error) {
 	}
 	f, path, err := s.openFolder()
 	if err != nil {
-		return nil, wrapErr("open", path, err)
+		return nil, notApplied("open", path, err)
 	}
 	f.close()
 	return s, nil
@@ -98,14 +98,14 @@ func (s *Store) Session() *os.File {
 
 // Acquire implements [driver.Store].
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result, error) {
-	who, wall, owner := newActor(req.Name, req.Owner), s.host.wall(), req.Owner
-	req.Owner = who.hash
-	public := encodeJSON(publicData{Name: req.Name, Since: wall.UTC(), Holder: req.Holder, Metadata: req.Metadata})
-	who.adds = append(public[1:], '\n')
-	s.notices.Expect(req.Name, owner, max(req.TTL, req.Place)) // before others can read the entry
-	res, err := do(ctx, s, who, true, func(st *state) (res driver.Result, err error) {
-		data := lineData{session: st.own.id, detached: req.Detached, public: who.adds}
-		tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, wall.UnixMicro())}
+	st := newState(req.Name, req.Owner)
+	req.Owner = st.hash
+	public := encodeJSON(publicData{Name: req.Name, Since: s.host.wall().UTC(), Holder: req.Holder, Metadata: req.Metadata})
+	st.adds = append(public[1:], '\n')
+	s.notices.Expect(req.Name, st.owner, max(req.TTL, req.Place)) // before others can read the entry
+	res, err := do(ctx, s, st, true, func(*state) (res driver.Result, err error) {
+		data := lineData{session: st.own.id, detached: req.Detached, public: st.adds}
+		tokens := lockqueue.Counter{Last: st.header.Last, Clock: max(0, s.host.wall().UnixMicro())}
 		own, _, err := st.queue.Acquire(&req, data, st.now, &tokens)
 		if err == nil && own.State != driver.Held && st.bury() {
 			st.queue.Release(req.Owner, 0, st.now)
@@ -122,7 +122,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		return res, nil
 	})
 	if err == nil && !res.Granted && !res.Waiting || driver.IsNotApplied(err) {
-		s.notices.Forget(req.Name, owner)
+		s.notices.Forget(req.Name, st.owner)
 	}
 	return res, err
 }
@@ -134,13 +134,13 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	for i, req := range reqs { // One that is held up holds up no other.
 		group.Go(func() {
 			s.notices.Expect(req.Name, req.Owner, req.TTL)
-			entries[i], errs[i] = do(ctx, s, newActor(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
-				own, _ := st.queue.Renew(st.who.hash, req.Token, req.TTL, st.now)
+			entries[i], errs[i] = do(ctx, s, newState(req.Name, req.Owner), true, func(st *state) (driver.Entry, error) {
+				own, _ := st.queue.Renew(st.hash, req.Token, req.TTL, st.now)
 				if own.State == driver.Waiting && st.bury() {
-					own, _ = st.queue.Renew(st.who.hash, req.Token, req.TTL, st.now)
+					own, _ = st.queue.Renew(st.hash, req.Token, req.TTL, st.now)
 				}
 				if own.State != driver.Lost { // Its notices come to this Store from now on.
-					st.queue.Entries()[st.queue.Index(st.who.hash)].Data.session = st.own.id
+					st.queue.Entries()[st.queue.Index(st.hash)].Data.session = st.own.id
 				}
 				return own, nil
 			})
@@ -160,15 +160,15 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	s.notices.Forget(req.Name, req.Owner)
-	return do(ctx, s, newActor(req.Name, req.Owner), false, func(st *state) (bool, error) {
-		ended, _ := st.queue.Release(st.who.hash, req.Keep, st.now)
+	return do(ctx, s, newState(req.Name, req.Owner), false, func(st *state) (bool, error) {
+		ended, _ := st.queue.Release(st.hash, req.Keep, st.now)
 		return ended, nil
 	})
 }
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.Record, error) {
-	return do(ctx, s, newActor(name, ""), false, func(st *state) (records []driver.Record, err error) {
+	return do(ctx, s, newState(name, ""), false, func(st *state) (records []driver.Record, err error) {
 		st.bury()
 		st.broken, _ = st.queue.Break(token, st.now)
 		for i := range st.broken {
@@ -180,14 +180,14 @@ func (s *Store) Break(ctx context.Context, name string, token int64) ([]driver.R
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error) {
-	return do(ctx, s, newActor(name, ""), false, (*state).holds)
+	return do(ctx, s, newState(name, ""), false, (*state).holds)
 }
 
 // List implements [driver.Store].
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		for i := range shardCount {
-			records, err := do(ctx, s, actor{shard: i}, false, (*state).all)
+			records, err := do(ctx, s, &state{number: i}, false, (*state).all)
 			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
 				return
 			}
@@ -263,7 +263,7 @@ var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, 
 //
 // A request may hang, and has a goroutine of its own. When ctx ends first, the outcome is not
 // known.
-func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*state) (T, error)) (none T, err error) {
+func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if s.closing.Err() != nil {
 		return none, driver.ErrClosed
 	}
@@ -271,10 +271,10 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 		return none, driver.NotApplied(err)
 	}
 	hangs := func() error {
-		return fmt.Errorf("%s: %w: %w", filepath.Join(s.dir, shardFile(who.shard)), errHangs, ctx.Err())
+		return fmt.Errorf("%s: %w: %w", filepath.Join(s.dir, shardFile(st.number)), errHangs, ctx.Err())
 	}
 	select {
-	case s.turns[who.shard] <- struct{}{}:
+	case s.turns[st.number] <- struct{}{}:
 	case <-s.closing.Done():
 		return none, driver.ErrClosed
 	case <-ctx.Done():
@@ -285,7 +285,7 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 		f, own, err := s.currentFolder(makes)
 		var info fs.FileInfo
 		if err == nil {
-			info, err = f.shards[who.shard].lock(makes)
+			info, err = f.shards[st.number].lock(makes)
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !makes:
@@ -293,7 +293,7 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 		case err != nil:
 			return err
 		}
-		st := &state{shard: &f.shards[who.shard], who: who, own: own, now: s.host.uptime(), living: map[string]bool{}}
+		st.shard, st.own, st.now, st.living = &f.shards[st.number], own, s.host.uptime(), map[string]bool{}
 		if own != nil {
 			st.living[own.id] = true
 		}
@@ -304,15 +304,15 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 			result, err = verb(st)
 			err = cmp.Or(err, st.failure)
 		}
-		isPromoted := func(e *entry) bool { return e.Token > st.held && e.Owner != who.hash }
+		isPromoted := func(e *entry) bool { return e.Token > st.held && e.Owner != st.hash }
 		if slices.ContainsFunc(st.queue.Holds(), isPromoted) {
 			st.bury() // The process of a place that has become a hold may be dead.
 		}
 		if err == nil {
 			err = st.write()
 		}
-		if position := st.queue.Index(who.hash) + 1 - len(st.queue.Holds()); err == nil && own != nil && position > 0 {
-			own.lookLater(who, position)
+		if position := st.queue.Index(st.hash) + 1 - len(st.queue.Holds()); err == nil && own != nil && position > 0 {
+			own.lookLater(st, position)
 		}
 		_ = setLock(st.shard.file, unlocked)
 		if err != nil {
@@ -331,7 +331,7 @@ func do[T any](ctx context.Context, s *Store, who actor, makes bool, verb func(*
 	done := make(chan error, 1)
 	go func() {
 		err := request()
-		<-s.turns[who.shard]
+		<-s.turns[st.number]
 		done <- err
 	}()
 	select {
