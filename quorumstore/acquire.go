@@ -90,7 +90,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 			return none, b.err(string(outcome))
 		}
 	}
-	undone := s.undo(ctx, key, b.values, len(votes.tokens))
+	votes.refused += s.undo(ctx, key, b.values, len(votes.tokens))
 	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
 	inTheWay, _ := mostlyHeld(votes.inWay)
 	if outcome == verdictBusy {
@@ -108,7 +108,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 		inTheWay.Remaining = pause
 		return driver.Result{Held: inTheWay}, nil
 	}
-	return none, s.failure(b, votes, undone, outcome, pause)
+	return none, s.failure(b, votes, outcome, pause)
 }
 
 // acquireAt sends the Acquire of an entry to a node.
@@ -153,7 +153,7 @@ func (s *Store) undo(ctx context.Context, key [2]string, attempt []driver.Result
 
 // failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied
 // if the nodes that may have a part of it are no majority, unless it depends on nodes that hang.
-func (s *Store) failure(b *ballot[driver.Result], votes votes, undone int, outcome verdict, pause time.Duration) error {
+func (s *Store) failure(b *ballot[driver.Result], votes votes, outcome verdict, pause time.Duration) error {
 	e := b.err(string(outcome))
 	var later []time.Duration // until nodes can serve that cannot now
 	for _, err := range b.errs {
@@ -164,7 +164,7 @@ func (s *Store) failure(b *ballot[driver.Result], votes votes, undone int, outco
 	slices.Sort(later)
 	missing := s.need - votes.replied()
 	switch {
-	case driver.Permanent(e), votes.without()+undone <= s.minority():
+	case driver.Permanent(e), votes.without() <= s.minority():
 	case outcome != verdictUnavailable:
 		return &driver.RetryError{Err: e, After: pause}
 	case missing <= len(later):

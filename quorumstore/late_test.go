@@ -10,25 +10,30 @@ import (
 )
 
 // What a node has not confirmed of a release is sent again, for as long as the last renewal may
-// make the hold last.
+// make the hold last, also of one that another Store was granted.
 func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c cluster) {
-		conns := c.connect()
-		s := join(t, conns)
-		req := request("mine")
-		req.TTL = 5 * time.Second
-		grant(t, s, req)
-		time.Sleep(time.Second) // until all nodes have it
-		req.TTL = time.Minute
-		renew(t, s, req)
-		conns[0].Set(faultstore.Release, faultstore.Refuse)
-		giveBack(t, s, req)
-		time.Sleep(15 * time.Second)
-		c.holders(t, "mine", "", "")
-		conns[0].Set(faultstore.Release, nil)
-		time.Sleep(15 * time.Second)
-		c.holders(t, "", "", "")
-	})
+	for _, adopted := range []bool{false, true} {
+		inBubble(t, 3, func(t *testing.T, c cluster) {
+			conns := c.connect()
+			s := join(t, conns)
+			req := request("mine")
+			if adopted {
+				grant(t, c.client(t), req)
+			} else {
+				grant(t, s, req)
+			}
+			time.Sleep(time.Second) // until all nodes have it
+			req.TTL = 5 * time.Minute
+			renew(t, s, req)
+			conns[0].Set(faultstore.Release, faultstore.Refuse)
+			giveBack(t, s, req)
+			time.Sleep(2 * time.Minute)
+			c.holders(t, "mine", "", "")
+			conns[0].Set(faultstore.Release, nil)
+			time.Sleep(15 * time.Second)
+			c.holders(t, "", "", "")
+		})
+	}
 }
 
 // A hold of three nodes is Held if two of them say so, and Lost if two say that they do not have

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// An entry is what this Store knows of an owner of a name. It exists from the Acquire or the
-// Release of the owner until nothing is pending for it, and it is released or its time is over.
+// An entry is what this Store knows of an owner of a name. It exists from the first request of the
+// owner that a node may have granted or confirmed until nothing is pending for it, and it is
+// released or its time is over.
 // Store.mu guards its fields, except those of its parts.
 type entry struct {
 	key     [2]string // of Store.entries
@@ -75,7 +76,7 @@ func (s *Store) done(e *entry) {
 // deciding it, Release returns true: the hold has ended, and may have had a majority. To keep the
 // name, a majority must have confirmed it. Otherwise it returns an error with the replies. A
 // release that a node does not confirm is sent again in the background, for a minute if this Store
-// has not acquired the entry.
+// has neither acquired nor renewed the entry.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, error) {
 	if err := s.checkUsable(ctx); err != nil {
 		return false, err

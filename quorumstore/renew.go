@@ -64,6 +64,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 			if e != nil || has > 0 { // Otherwise the owner may have an entry under another token.
 				ended = append(ended, key)
 			}
+		case e == nil && answer.State == driver.Held: // Another Store has acquired it.
+			s.newEntry(key, batch[i].TTL).token = answer.Token
 		case e != nil:
 			if end := s.endAfter(batch[i].TTL); end.After(e.expiry) {
 				e.expiry = end
