@@ -59,18 +59,19 @@ func (q *Queue[D]) Acquire(
 	if e.Token, err = c.next(req.Floor, e.Tokens); err != nil {
 		return own, promoted, err
 	}
+	q.Restore(&e)
 	switch {
-	case q.holds == q.Len() && q.holds < min(q.leastLimit(), e.Limit):
+	case q.holds == q.Len():
 		own.State = driver.Held
 	case req.Place > 0:
 		own.State = driver.Waiting
 		e.Until = now + req.Place + q.Grain
 	default:
+		q.remove(&e)
 		return own, promoted, nil
 	}
 	own.Token = e.Token
 	c.Last = e.Token + int64(e.Tokens) - 1
-	q.Restore(&e)
 	return own, promoted, nil
 }
 
@@ -154,24 +155,20 @@ func (q *Queue[D]) Restore(entries ...*Entry[D]) {
 	q.extend()
 }
 
-// leastLimit returns the least Limit of the holds.
-func (q *Queue[D]) leastLimit() int {
-	least := driver.Shared
-	for _, e := range q.Holds() {
-		least = min(least, e.Limit)
-	}
-	return least
-}
-
 // extend makes the holds as many as the rule allows. An entry that ends never makes them fewer.
 func (q *Queue[D]) extend() {
-	least := q.leastLimit()
-	for _, e := range q.entries[q.holds:] {
-		if least = min(least, e.Limit); q.holds >= least {
-			break
+	q.holds = Holds(q.Len(), func(i int) int { return q.entries[i].Limit })
+}
+
+// Holds returns how many of n entries with these limits hold, by the rule.
+func Holds(n int, limit func(i int) int) int {
+	least := driver.Shared
+	for i := range n {
+		if least = min(least, limit(i)); i >= least {
+			return i
 		}
-		q.holds++
 	}
+	return n
 }
 
 // admit extends the holds, and returns copies of those that are new, except that of an owner.
