@@ -16,7 +16,7 @@ var arrows = map[string][]string{
 	"driver":      {},
 	"drivertest":  {"driver"},
 	"memstore":    {"driver", "internal/lockqueue", "internal/notices"},
-	"etcdstore":   {"driver", "internal/batch", "internal/notices", "internal/retry", "internal/transport", "go.etcd.io/etcd", "google.golang.org", "go.uber.org", "golang.org/x", "github.com/coreos/go-semver", "github.com/coreos/go-systemd", "github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway"},
+	"etcdstore":   {"driver", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "internal/transport", "go.etcd.io/etcd", "google.golang.org", "go.uber.org", "golang.org/x", "github.com/coreos/go-semver", "github.com/coreos/go-systemd", "github.com/gogo/protobuf", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway"},
 	"s3store":     {"driver", "internal/lockqueue", "internal/notices", "internal/retry", "github.com/aws"},
 	"filestore":   {"driver", "internal/lockqueue", "internal/notices", "internal/retry", "golang.org/x/sys"},
 	"pgstore":     {"driver", "internal/batch", "internal/lockqueue", "internal/notices", "internal/retry", "pgstore/internal", "github.com/jackc", "golang.org/x/sync", "golang.org/x/text"},

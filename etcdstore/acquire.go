@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, fmt.Errorf("%w: the floor of a token, which a quorum requests of its nodes", driver.ErrUnsupported)
 	}
 	id, keys := [2]string{req.Name, req.Owner}, s.lockKeys+req.Name+"\x00"
-	look := getInOrder(keys, 0)
+	get := clientv3.OpGet(keys, clientv3.WithPrefix())
 	var q queue // as of the last transaction; before the first one, that of a free name
 	for try := 0; ; try++ {
 		if try > 1 {
@@ -44,7 +45,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			Owner: hashOf(req.Owner), Holder: req.Holder, Since: s.wall().UnixMilli(), Limit: req.Limit,
 			Metadata: req.Metadata, name: req.Name,
 		}
-		next := q.with(own)
+		next := queue{records: append(slices.Clip(q.records), own)}
 		isHold, ttl := next.waiting() == 0, req.TTL
 		switch {
 		case isHold && try > 0: // unless another comes before it
@@ -78,19 +79,18 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(keys), "=", 0).WithPrefix())
 		}
 		put := clientv3.OpPut(own.key, own.value, clientv3.WithLease(l.id))
-		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{look, put}, look, clientv3.OpGet(s.baseKey))
+		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{get, put}, get, clientv3.OpGet(s.baseKey))
 		var found queue
 		if err == nil {
-			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, nil)
+			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, req.Owner, nil)
 		}
 		s.mu.Lock()
 		if resp != nil && resp.Succeeded {
 			own.created, own.modified = found.revision, found.revision
-			next = found.with(own)
-			// A hold on the lease of a place is told by a notice, so that its owner renews it.
-			e.record, e.held = own, err == nil && next.waiting() == 0 && ttl >= req.TTL
-			if !e.held && (req.Place == 0 || err != nil) { // Another has come before it, or cannot be read.
-				s.mu.Unlock()
+			next = queue{records: append(found.records, own), revision: found.revision, own: own}
+			isHold = err == nil && next.waiting() == 0
+			if e.record, e.held = own, isHold; !isHold && (req.Place == 0 || err != nil) {
+				s.mu.Unlock() // Another has come before it, or cannot be read.
 				if _, endErr := s.endEntry(ctx, e, 0, false); endErr != nil {
 					return res, fmt.Errorf("an entry that does not hold has not ended: %v", endErr) // The outcome is open.
 				}
@@ -99,19 +99,21 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 				}
 				return res, err
 			}
-			res = driver.Result{Granted: e.held, Waiting: !e.held, Token: own.token()}
-			if res.Waiting {
+			res = driver.Result{Granted: isHold && ttl >= req.TTL, Token: own.token()}
+			if res.Waiting = !res.Granted; res.Waiting {
 				e.until, res.Held = e.until.Add(req.Place-ttl), next.records[0].public(next.waiting())
 			}
 			s.watch(e, next)
 			s.mu.Unlock()
-			return res, err
+			if isHold && res.Waiting { // It has the lease of a place: its owner renews it.
+				s.notices.Send(req.Name, req.Owner, res.Token)
+			}
+			return res, nil
 		}
 		isOpen := err != nil && !driver.IsNotApplied(err)
-		again := try < 2 && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied))
+		again := try < 2 && isUnusable(err)
 		if again || isOpen && !errors.Is(err, rpctypes.ErrNoSpace) {
-			// The lease is lost, or has a key of somebody else; or what arrives late must not live
-			// as long as the Store. Without space nothing is applied later.
+			// What arrives late must not live as long as the Store. Without space nothing does.
 			l.seconds = 0
 		}
 		if !isOpen { // else Renew tells what has become of it
@@ -122,7 +124,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case again:
 		case err != nil:
 			return res, err
-		case found.of(req.Owner) != nil:
+		case found.own != nil:
 			return res, errAgain
 		default:
 			q = found

@@ -15,7 +15,8 @@
 // The store keeps a queue for each name, of exclusive, shared and limited entries. What ends a
 // hold, a Release, a Break or the end of its lease, admits the next place in the same revision, and
 // the client of that place is notified. So is that of a hold that is broken or deleted by hand,
-// once it is 50 ms old. What a watch misses, as while a member hangs, the next renewal finds.
+// once it is 50 ms old, or 0.2 s if it came by its turn. What a watch misses, as while a member
+// hangs, the next renewal finds.
 //
 // All entries of a Store with one TTL, in whole seconds, have one lease, as with one session of
 // etcd's own client. A keep has a lease of its own. An entry that its owner does not renew is ended
@@ -46,8 +47,8 @@
 // the queue, within 5 s, one that Extend gives another TTL, and one whose lease an Acquire without
 // an answer had requested as well.
 //
-// A server goes through the keys that a name has had since the last compaction in every request for
-// the name: one if it had no waiters. Automatic compaction is advised.
+// A server goes through the keys that a name has had since the last compaction in requests for the
+// name: one if it had no waiters. Automatic compaction is advised.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost

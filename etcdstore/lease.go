@@ -25,7 +25,7 @@ const (
 
 // A lease is a lease of the server for the entries of this Store with one TTL. It is kept alive
 // when one of them is made or renewed, which prolongs them all: sweep ends those that were not
-// renewed themselves. Store.mu guards it.
+// renewed themselves. Store.mu guards it, but for the id, which does not change.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64     // 0 for one that is given up: entries leave it when they are renewed
@@ -42,9 +42,14 @@ func leaseSeconds(ttl time.Duration) int64 {
 	return int64((ttl + slack + time.Second - 1) / time.Second)
 }
 
+// isUnusable reports whether a lease is over, or has a key of somebody else, by the error of a
+// request.
+func isUnusable(err error) bool {
+	return errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied)
+}
+
 // leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
-// caller that has the turn requests a new one or keeps it alive, for those that wait, too. What is
-// certain counts from before the request.
+// caller that has the turn requests a new one or keeps it alive, for those that wait, too.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	for hasTurn := false; ; hasTurn = true {
 		now, l := time.Now(), &lease{seconds: seconds} // to be granted
@@ -71,34 +76,39 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
-		id, certain := l.id, now
-		err := s.send(ctx, true, func(ctx context.Context) (err error) {
-			sent, left := time.Now(), int64(0)
-			if l.id != 0 {
-				left, err = s.keepAlive(ctx, l.id)
-			} else {
-				var resp *pb.LeaseGrantResponse // The client's Grant hides that there is no leader.
-				resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds}, grpc.WaitForReady(true))
-				id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
-			}
-			certain = sent.Add(time.Duration(left) * time.Second)
-			return err
-		})
-		s.mu.Lock()
-		switch isNew := l.id == 0; {
-		case err == nil:
-			if l.id, l.certain = id, certain; isNew {
-				s.leases[l.id] = l
-			}
-		case !isNew && (errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied)):
-			l.seconds = 0 // It is over, or has a key of somebody else. The next one is new.
-			err = nil
-		}
-		s.mu.Unlock()
-		if err != nil {
+		if err := s.prolong(ctx, l); err != nil {
 			return nil, err
 		}
+		s.mu.Lock()
+		s.leases[l.id] = l
+		s.mu.Unlock()
 	}
+}
+
+// prolong requests a lease, or keeps it alive, for which the caller has the turn. One that cannot be
+// kept alive is given up. What is certain counts from before the request.
+func (s *Store) prolong(ctx context.Context, l *lease) error {
+	var certain time.Time
+	err := s.send(ctx, true, func(ctx context.Context) (err error) {
+		sent, left := time.Now(), int64(0)
+		if l.id != 0 {
+			left, err = s.keepAlive(ctx, l.id)
+		} else {
+			var resp *pb.LeaseGrantResponse // The client's Grant hides that there is no leader.
+			resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: l.seconds}, grpc.WaitForReady(true))
+			l.id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
+		}
+		certain = sent.Add(time.Duration(left) * time.Second)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		l.certain = certain
+	} else if l.id != 0 && isUnusable(err) {
+		l.seconds, err = 0, nil
+	}
+	return err
 }
 
 // keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The

@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/lockqueue"
 )
 
 // Below the prefix there are these keys:
@@ -74,16 +75,16 @@ func (r *record) public(waiting int) driver.Record {
 type queue struct {
 	records  []*record
 	revision int64
-	known    *record // the earlier record of the entry that it was read for
+	own      *record // of the owner for whom it was read, or nil
 }
 
-// decodeQueue returns the queue of a name by its keys, as they were read at a revision. A record
-// that is as it is known is not decoded again.
-func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *record) (queue, error) {
-	q := queue{revision: revision, known: known}
+// decodeQueue returns the queue of a name for an owner by its keys, as they were read at a revision.
+// A record that is as it is known is not decoded again.
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string, known *record) (queue, error) {
+	q, hash := queue{revision: revision}, hashOf(owner)
 	for _, kv := range kvs {
 		if known != nil && kv.ModRevision == known.modified && string(kv.Value) == known.value && string(kv.Key) == known.key {
-			q.records = append(q.records, known)
+			q.own, q.records = known, append(q.records, known)
 			continue
 		}
 		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
@@ -97,65 +98,66 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, known *recor
 			max(len(name), len(r.Holder)) > driver.MaxName || r.Limit < 0 || r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
 			return queue{revision: revision}, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
-		q.records = append(q.records, r)
+		if q.records = append(q.records, r); r.Owner == hash {
+			q.own = r
+		}
 	}
+	slices.SortFunc(q.records, func(a, b *record) int { return cmp.Compare(a.created, b.created) })
 	return q, nil
 }
 
-// getInOrder reads entries in the order of queues, up to the one made at a revision, or for 0 all.
-func getInOrder(keys string, last int64) clientv3.Op {
-	return clientv3.OpGet(keys, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend),
-		clientv3.WithMaxCreateRev(last))
-}
-
-// readQueues reads the queues of maxOps entries at most, each up to the entry if that is known.
-func (s *Store) readQueues(ctx context.Context, entries ...*entry) ([]queue, error) {
+// look reads the queues of maxOps entries at most, each up to the entry if that is known, and notes
+// what the entries are. A hold stays one, so that its key alone is read. There is no own if the
+// owner has another entry by now, through another Store.
+func (s *Store) look(ctx context.Context, entries ...*entry) ([]queue, error) {
 	queues, known, ops := make([]queue, len(entries)), make([]*record, len(entries)), make([]clientv3.Op, len(entries))
 	s.mu.Lock()
 	for i, e := range entries {
-		last := int64(0)
-		if known[i] = e.record; e.record != nil {
-			last = e.record.created
+		known[i] = e.record
+		switch keys := s.lockKeys + e.name + "\x00"; {
+		case e.record == nil:
+			ops[i] = clientv3.OpGet(keys, clientv3.WithPrefix())
+		case e.held:
+			ops[i] = clientv3.OpGet(e.record.key)
+		default:
+			ops[i] = clientv3.OpGet(keys, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(e.record.created))
 		}
-		ops[i] = getInOrder(s.lockKeys+e.name+"\x00", last)
 	}
 	s.mu.Unlock()
 	txn, err := s.do(ctx, true, clientv3.OpTxn(nil, ops, nil))
-	for i := 0; i < len(entries) && err == nil; i++ {
-		queues[i], err = s.decodeQueue(txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision, known[i])
+	for i, e := range entries {
+		if err != nil {
+			return nil, err
+		}
+		queues[i], err = s.decodeQueue(txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision, e.owner, known[i])
 	}
-	return queues, err
-}
-
-// of returns the entry of an owner, or nil.
-func (q *queue) of(owner string) *record {
-	hash := hashOf(owner)
-	for _, r := range q.records {
-		if r.Owner == hash {
-			return r
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range entries {
+		q := &queues[i]
+		if known[i] != nil && q.revision < known[i].modified {
+			clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
+		}
+		if q.own != nil && e.record != nil && q.own.token() != e.record.token() {
+			q.own = nil
+		} else if q.own != nil {
+			q.records = q.records[:slices.Index(q.records, q.own)+1]
+			e.record, e.held = q.own, q.waiting() == 0 && !q.own.Kept
 		}
 	}
-	return nil
+	return queues, nil
 }
 
-// holds returns the longest prefix of the entries whose length is within every Limit in it.
+// holds returns the entries that hold, oldest first.
 func (q *queue) holds() []*record {
-	least := driver.Shared
-	for i, r := range q.records {
-		if least = min(least, max(r.Limit, 1)); i >= least {
-			return q.records[:i]
-		}
-	}
-	return q.records
+	return q.records[:lockqueue.Holds(len(q.records), func(i int) int { return max(q.records[i].Limit, 1) })]
 }
 
 // waiting returns how many places there are.
 func (q *queue) waiting() int { return len(q.records) - len(q.holds()) }
-
-// with returns the queue with one more entry.
-func (q *queue) with(last *record) queue {
-	return queue{records: append(slices.Clip(q.records), last), revision: q.revision}
-}
 
 // Lookup implements [driver.Store].
 func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Record, err error) {
@@ -172,7 +174,8 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 // time that is left of each hold is that of its lease, which is read once.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{getInOrder(s.lockKeys+prefix, 0)}, nil))
+		get := clientv3.OpGet(s.lockKeys+prefix, clientv3.WithPrefix())
+		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{get}, nil))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
@@ -184,7 +187,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		}
 		left := map[clientv3.LeaseID]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			q, err := s.decodeQueue(byName[name], 0, nil)
+			q, err := s.decodeQueue(byName[name], 0, "", nil)
 			if err != nil && !yield(driver.Record{}, err) {
 				return
 			}

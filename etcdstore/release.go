@@ -16,7 +16,6 @@ import (
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended bool, err error) {
 	s.mu.Lock()
 	e := cmp.Or(s.entries[[2]string{req.Name, req.Owner}], &entry{name: req.Name, owner: req.Owner})
-	e.stopWatch()
 	s.mu.Unlock()
 	return s.endEntry(ctx, e, req.Keep, false)
 }
@@ -30,12 +29,12 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 		own := e.record
 		if looks || !e.isKnown() { // It is to be kept, another Store has renewed it, or it is under way.
 			s.mu.Unlock()
-			queues, err := s.readQueues(ctx, e)
+			queues, err := s.look(ctx, e)
 			if err != nil {
 				return false, driver.NotApplied(err)
 			}
 			s.mu.Lock()
-			own = s.look(queues[0], e)
+			own = queues[0].own
 		}
 		isKept = keep > 0 && own != nil && (own.Kept || e.held)
 		if own == nil || own.Kept && !isKept || isSweep && (s.leases[own.lease] == nil || !e.isOver()) {
@@ -46,14 +45,14 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 		s.mu.Unlock()
 		end := clientv3.OpDelete(own.key)
 		if isKept { // It gets a lease of its own.
-			grant, err := s.client.Grant(clientv3.WithRequireLeader(ctx), leaseSeconds(keep))
-			if err != nil {
-				return false, driver.NotApplied(storeError(err))
+			l := &lease{seconds: leaseSeconds(keep)}
+			if err := s.prolong(ctx, l); err != nil {
+				return false, driver.NotApplied(err)
 			}
 			kept := *own
 			kept.Kept, kept.Holder, kept.Metadata = true, "", nil
 			value, _ := json.Marshal(kept)
-			end = clientv3.OpPut(own.key, string(value), clientv3.WithLease(grant.ID))
+			end = clientv3.OpPut(own.key, string(value), clientv3.WithLease(l.id))
 		}
 		resp, err := s.write(ctx, e.name, own.isUnchanged(), []clientv3.Op{end})
 		if err != nil {
@@ -71,7 +70,7 @@ func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSw
 
 // Break implements [driver.Store].
 func (s *Store) Break(ctx context.Context, name string, token int64) (ended []driver.Record, err error) {
-	queues, err := s.readQueues(ctx, &entry{name: name})
+	queues, err := s.look(ctx, &entry{name: name})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -33,22 +32,24 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries 
 		id, end := [2]string{req.Name, req.Owner}, began.Add(req.TTL)
 		e := s.entries[id]
 		if e == nil { // It was requested through another Store.
-			e = &entry{name: req.Name, owner: req.Owner, until: end}
+			e = &entry{name: req.Name, owner: req.Owner}
 			s.entries[id] = e
 		}
-		if e.record == nil || req.Token == 0 || req.Token == e.record.token() {
-			if e.until.Before(end) {
-				e.until = end
-			}
-			end = e.until // No renewal shortens it.
+		renewals[i] = renewal{RenewRequest: req, entry: e}
+		if e.record != nil && req.Token != 0 && req.Token != e.record.token() {
+			renewals[i].answer.State = driver.Lost
+			continue
 		}
-		seconds := leaseSeconds(end.Sub(began))
+		if e.until.Before(end) { // No renewal shortens it.
+			e.until = end
+		}
+		seconds := leaseSeconds(e.until.Sub(began))
 		if e.isKnown() {
-			if l := s.leases[e.record.lease]; l != nil && l.seconds > 0 && l.lasts(end) {
+			if l := s.leases[e.record.lease]; l != nil && l.seconds > 0 && l.lasts(e.until) {
 				seconds = l.seconds
 			}
 		}
-		renewals[i] = renewal{RenewRequest: req, entry: e, end: end}
+		renewals[i].end = e.until
 		bySeconds[seconds] = append(bySeconds[seconds], &renewals[i])
 	}
 	s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 	last := slices.MaxFunc(renewals, func(a, b *renewal) int { return a.end.Compare(b.end) })
 	l, err := s.leaseFor(ctx, seconds, last.end)
 	if err == nil {
-		queues, err = s.readQueues(ctx, entries...)
+		queues, err = s.look(ctx, entries...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 			}
 			continue
 		}
-		own := s.look(queues[i], r.entry)
+		q, own := queues[i], queues[i].own
 		switch {
 		case own == nil || own.Kept:
 			s.forget(r.entry)
@@ -100,34 +101,17 @@ func (s *Store) renewTogether(ctx context.Context, seconds int64, renewals []*re
 		case r.Token != 0 && r.Token != own.token():
 			r.answer.State = driver.Lost
 			continue
-		case r.held:
+		case q.waiting() == 0:
 			r.answer.State = driver.Held
 		default:
 			r.answer.State = driver.Waiting
 		}
-		s.watch(r.entry, queue{})
+		s.watch(r.entry, q)
 		if r.answer.Token = own.token(); !r.isKnown() || own.lease != l.id {
 			isOurs := s.leases[own.lease] != nil
 			group.Go(func() { r.err = s.move(ctx, r, own, l, isOurs) })
 		}
 	}
-}
-
-// look notes what an entry is by the queue of its name, and returns its record. That is nil if the
-// entry has ended, also if its owner has another through another Store. The caller holds s.mu.
-func (s *Store) look(q queue, e *entry) *record {
-	own := e.record
-	if !slices.Contains(q.records, own) {
-		own = q.of(e.owner)
-	}
-	if q.known != nil && q.revision < q.known.modified {
-		clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
-	}
-	if own == nil || e.record != nil && own.token() != e.record.token() {
-		return nil
-	}
-	e.record, e.held = own, slices.Contains(q.holds(), own) && !own.Kept
-	return own
 }
 
 // move puts an entry on a lease, which lasts as long as that of another Store that it leaves.
@@ -153,7 +137,7 @@ func (s *Store) move(ctx context.Context, r *renewal, own *record, l *lease, isO
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(err, rpctypes.ErrPermissionDenied): // It may have a key of somebody else.
+	case isUnusable(err):
 		l.seconds = 0
 	case err == nil && !resp.Succeeded: // It is renewed again.
 		return driver.NotApplied(errors.New("the entry has changed meanwhile"))

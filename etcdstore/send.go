@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -43,34 +44,37 @@ func (s *Store) write(
 	return c.resp, c.err
 }
 
-// sendCalls sends calls in few requests. Those for the same name follow each other: a server
-// evaluates the conditions of all calls in a request before it applies the first. A request that
-// the server refuses is divided: it may do so because of one call.
+// sendCalls sends calls in few requests. Those for one name are in several: a server evaluates the
+// conditions of all calls in a request before it applies the first. A request that the server
+// refuses is divided: it may do so because of one call.
 func (s *Store) sendCalls(ctx context.Context, calls []*call) {
-	n, names := 0, map[string]bool{}
+	n, names := len(calls), map[string]bool{}
 	var ops []clientv3.Op
-	for ; n < len(calls) && !names[calls[n].name]; n++ {
-		names[calls[n].name] = true
-		ops = append(ops, calls[n].op)
+	for _, c := range calls {
+		names[c.name] = true
+		ops = append(ops, c.op)
 	}
 	request := clientv3.OpTxn(nil, ops, nil)
 	if n == 1 { // A server of 3.4 checks neither rights nor space for one that is in another.
 		request = ops[0]
 	}
-	txn, err := s.do(ctx, false, request)
-	if n > 1 && isRefusal(err) {
-		s.sendCalls(ctx, calls[:n/2])
+	var txn *pb.TxnResponse
+	var err error
+	if len(names) == n {
+		txn, err = s.do(ctx, false, request)
+	}
+	if len(names) < n || n > 1 && isRefusal(err) {
+		var group sync.WaitGroup
+		group.Go(func() { s.sendCalls(ctx, calls[:n/2]) })
 		s.sendCalls(ctx, calls[n/2:])
+		group.Wait()
 		return
 	}
-	for i, c := range calls[:n] {
+	for i, c := range calls {
 		if c.resp, c.err = txn, err; err == nil && n > 1 {
 			c.resp = txn.Responses[i].GetResponseTxn()
 			c.resp.Header = txn.Header
 		}
-	}
-	if n < len(calls) {
-		s.sendCalls(ctx, calls[n:])
 	}
 }
 
@@ -107,45 +111,36 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 			left /= time.Duration(max(3-try, 1))
 		}
 		tryCtx, cancelTry := context.WithTimeout(ctx, left)
-		err := rpctypes.Error(request(tryCtx))
-		cancelTry()
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // The server may have lost other leases, too.
-			s.mu.Lock()
-			clear(s.leases)
-			s.mu.Unlock()
-			s.notices.Send("", "", 0)
+		err := request(tryCtx)
+		if cancelTry(); err == nil {
+			return nil
 		}
-		code := codeOf(err)
-		again := errors.Is(err, rpctypes.ErrNoLeader) || rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner) ||
-			repeatable && (code == codes.Unavailable || code == codes.DeadlineExceeded)
+		err = storeError(err)
+		again := errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, errLearner) || repeatable && !driver.IsNotApplied(err)
 		if !again || try > 2*len(s.client.Endpoints()) ||
 			retry.Sleep(ctx, retry.Backoff(try, 2*time.Millisecond, 100*time.Millisecond)) != nil {
-			return storeError(err)
+			return err
 		}
 	}
 }
 
-// codeOf returns the code of an error of the client, of gRPC or of a context.
-func codeOf(err error) codes.Code {
-	if reply, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		return reply.Code()
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return codes.DeadlineExceeded
-	}
-	return status.Code(err)
-}
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
 // storeError returns the error of a request as package driver defines it. ErrNoSpace is no refusal:
 // the server applies requests that use up the space, and those that come before the alarm.
 func storeError(err error) error {
-	if errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader) {
+	if err = rpctypes.Error(err); errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader) {
 		return &driver.RetryError{Err: err}
 	}
-	switch codeOf(err) {
+	code := status.Code(err)
+	if reply, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = reply.Code()
+	}
+	switch code {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.DataLoss:
 		return driver.NotApplied(err)
-	case codes.DeadlineExceeded: // of gRPC, a member or the caller
+	}
+	if code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) { // of gRPC, a member or the caller
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err

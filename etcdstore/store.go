@@ -56,7 +56,7 @@ type entry struct {
 	moving      int64     // the last revision of a record that a request was to change
 	until       time.Time // the end that the owner has requested
 	held        bool      // as it was known last
-	unwatch     func()    // nil if nobody watches it
+	unwatch     func()    // nil while nobody watches it
 }
 
 // isKnown reports whether the record is later than all that requests of this Store can change.
@@ -64,13 +64,6 @@ func (e *entry) isKnown() bool { return e.record != nil && e.record.modified > e
 
 // isOver reports whether the end that the owner has requested is past, by slack at least.
 func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
-
-func (e *entry) stopWatch() {
-	if e.unwatch != nil {
-		e.unwatch()
-		e.unwatch = nil
-	}
-}
 
 // New returns a store that uses a client of the caller, which must stay open until after Close.
 func New(client *clientv3.Client, opts *Options) *Store {
@@ -110,8 +103,8 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 	return s.notices.Notify(f)
 }
 
-// Close implements [driver.Store]. It closes the client if the store was opened from a URL. That
-// may wait forever for a watch that ended meanwhile: Close leaves it alone after a second.
+// Close implements [driver.Store]. It closes the client if the store was opened from a URL: its
+// connection alone, since its own Close may wait forever for a watch that ended meanwhile.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	wasClosed := s.alive.Err() != nil
@@ -121,14 +114,7 @@ func (s *Store) Close() error {
 	if wasClosed || !s.ownsClient {
 		return nil
 	}
-	closed := make(chan error, 1)
-	go func() { closed <- s.client.Close() }()
-	select {
-	case err := <-closed:
-		return err
-	case <-time.After(time.Second):
-		return nil
-	}
+	return s.client.ActiveConnection().Close()
 }
 
 // forget removes an entry that has ended, or that another Store has. The caller holds s.mu.
@@ -136,5 +122,7 @@ func (s *Store) forget(e *entry) {
 	if id := [2]string{e.name, e.owner}; s.entries[id] == e {
 		delete(s.entries, id)
 	}
-	e.stopWatch()
+	if e.unwatch != nil {
+		e.unwatch()
+	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/lockqueue"
 	"github.com/holdfast-go/holdfast/internal/servers"
 	"github.com/holdfast-go/holdfast/internal/storecheck"
@@ -188,6 +189,7 @@ func TestOneMember(t *testing.T) {
 		"certain from the sending":               testCertain,
 		"ends together":                          testEndsTogether,
 		"broken in part":                         testBrokenInPart,
+		"no answer":                              testNoAnswer,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -587,9 +589,6 @@ func testLostRenewal(t *testing.T, member *servers.Etcd) {
 	held := grant(t, s.Store, request("owner", 3*time.Second))
 	moved := driver.Request{Name: "moved", Owner: "owner", TTL: driver.MinTTL}
 	grant(t, s.Store, moved)
-	s.mu.Lock()
-	s.entries[[2]string{moved.Name, moved.Owner}].stopWatch() // before its first look, until the next Renew
-	s.mu.Unlock()
 	s.onChange(func(ctx context.Context, txn *pb.TxnRequest, send func(context.Context) error) error {
 		if strings.Contains(fmt.Sprint(txn), "/lock/moved") {
 			must(t, send(ctx))
@@ -677,7 +676,7 @@ func testChangeByOthers(t *testing.T, member *servers.Etcd) {
 
 // A place that is made just before or after the Break of the hold before it has the lease of a
 // place, and is told that it holds. One that ends at the same revision as the hold before it is
-// told that it does not.
+// lost by the Renew that follows the notice.
 func testEndsTogether(t *testing.T, member *servers.Etcd) {
 	s, other := openObserved(t, member), open(t, member)
 	notices := noticesOf(s.Store)
@@ -706,7 +705,10 @@ func testEndsTogether(t *testing.T, member *servers.Etcd) {
 	waitFor(t, s.Store, "name", "next")
 	_, err := s.client.Delete(t.Context(), s.entriesKey("name"), clientv3.WithPrefix())
 	must(t, err)
-	for n := receive(t, notices); n.owner != "next" || n.token != 0; n = receive(t, notices) {
+	for n := receive(t, notices); n.owner != "next"; n = receive(t, notices) {
+	}
+	if state := renewed(t, s.Store, "next", time.Minute, 0); state != driver.Lost {
+		t.Errorf("Renew: %v, want Lost", state)
 	}
 }
 
@@ -719,6 +721,17 @@ func testClientClosed(t *testing.T, member *servers.Etcd) {
 		if err := call(t.Context()); !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("%s: %v, want ErrClosed", verb, err)
 		}
+	}
+}
+
+// A request without a deadline ends, with the reason, before "holdfast ls" gives up.
+func testNoAnswer(t *testing.T, member *servers.Etcd) {
+	s := openObserved(t, member)
+	s.proxies[0].Hold(faultproxy.Down)
+	began := time.Now()
+	_, err := s.Lookup(context.Background(), "name")
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > longest+time.Second {
+		t.Errorf("Lookup: %v after %v", err, took)
 	}
 }
 
@@ -770,12 +783,22 @@ func TestLeaseEndsDuringASuspend(t *testing.T) {
 }
 
 // Mixtures of limits and orders of ends, of holds and of places, have the holds that the rule has,
-// and each place that becomes one is notified, by two Stores.
+// and each place that becomes one is notified, by two Stores: that it holds, or to look.
 func testRule(t *testing.T, member *servers.Etcd) {
 	stores := []*Store{open(t, member), open(t, member)}
-	notices := make(chan string, 100)
+	holds := make(chan string, 100)
 	for _, s := range stores {
-		s.Notify(func(_, owner string, token int64) { notices <- fmt.Sprint(owner, " ", token > 0) })
+		s.Notify(func(name, owner string, token int64) {
+			go func() {
+				entries := []driver.Entry{{State: driver.Held}}
+				if token == 0 { // An entry that is ended meanwhile may have an error.
+					entries, _ = s.Renew(t.Context(), []driver.RenewRequest{{Name: name, Owner: owner, TTL: time.Hour}})
+				}
+				if entries[0].State == driver.Held {
+					holds <- owner
+				}
+			}()
+		})
 	}
 	const n = 6
 	for seed := range uint64(50) {
@@ -799,10 +822,10 @@ func testRule(t *testing.T, member *servers.Etcd) {
 			var want, got []string
 			_, promoted := queue.Release(fmt.Sprint(i), 0, 0)
 			for _, e := range promoted {
-				want = append(want, e.Owner+" true")
+				want = append(want, e.Owner)
 			}
 			for range want {
-				got = append(got, receive(t, notices))
+				got = append(got, receive(t, holds))
 			}
 			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Fatalf("%v: %v, want %v", history, got, want)
@@ -896,11 +919,16 @@ func TestRestoredSnapshot(t *testing.T) {
 }
 
 // A cluster without space grants nothing, which it does not report as held, and still renews and
-// releases. A lease whose time is over costs no renewal of what has another one.
+// releases. A lease whose time is over costs no renewal of what has another one. A hold that came by
+// its turn is not prolonged beyond the time of its place.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))
 	held := grant(t, s, request("owner", time.Hour))
+	waiter := driver.RenewRequest{Name: "name", Owner: "waiter", TTL: time.Minute}
+	if res, err := s.Acquire(t.Context(), driver.Request{Name: "name", Owner: "waiter", TTL: time.Hour, Place: waiter.TTL}); !res.Waiting {
+		t.Fatalf("Acquire: %+v, %v, want a place", res, err)
+	}
 	short := driver.Request{Name: "short", Owner: "owner", TTL: time.Second}
 	grant(t, s, short)
 	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "short", Owner: "owner"})
@@ -916,7 +944,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	eventually(t, "end of the short lease", func() bool {
 		resp, err := s.client.Leases(t.Context())
-		return err == nil && len(resp.Leases) == 1
+		return err == nil && len(resp.Leases) == 2
 	})
 	for _, req := range []driver.Request{request("other", time.Hour), {Name: "free", Owner: "owner", TTL: time.Hour}, short} {
 		if res, err := s.Acquire(t.Context(), req); !errors.Is(err, rpctypes.ErrNoSpace) {
@@ -930,6 +958,13 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("Renew: %v, want Held", state)
 	}
 	release(t, s, "owner")
+	for _, waiter.TTL = range []time.Duration{time.Minute, time.Hour} {
+		entries, err := s.Renew(t.Context(), []driver.RenewRequest{waiter})
+		if isLonger := waiter.TTL == time.Hour; errors.Is(err, rpctypes.ErrNoSpace) != isLonger || (entries[0].State == driver.Held) == isLonger {
+			t.Errorf("Renew for %v: %v, %v", waiter.TTL, entries, err)
+		}
+	}
+	release(t, s, "waiter")
 	if holds, err := s.Lookup(t.Context(), "name"); len(holds) > 0 || err != nil {
 		t.Errorf("Lookup: %v, %v, want the name free", holds, err)
 	}

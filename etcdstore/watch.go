@@ -13,74 +13,57 @@ import (
 // watchDelay is the age at which a hold is watched: shorter holds need no watch.
 const watchDelay = 50 * time.Millisecond
 
-// watch has the owner of an entry notified when the entry becomes a hold, and when it ends other
-// than by Release, until it is forgotten. q is its queue, up to itself, or is read first if it has
-// no revision. The caller holds s.mu.
+// watch has the owner of an entry notified once: when a place becomes a hold, when the entry may
+// have ended other than by its owner, or a second after the watch has failed. The Renew that follows
+// has the entry watched again. The queue ends with the entry. The caller holds s.mu.
 //
 // An exclusive place waits for all entries ahead of it: the last of them is watched, so that each
-// event is for one place. For any other place all entries of the name are watched, and for a hold
-// the hold itself.
+// event is for one place. If there were others, the Renew tells whether they have ended. For any
+// other place all entries of the name are watched, and for a hold the hold itself.
 func (s *Store) watch(e *entry, q queue) {
 	if e.unwatch != nil || s.alive.Err() != nil || s.entries[[2]string{e.name, e.owner}] != e {
 		return
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.alive))
-	own, told := e.record, e.held // told: the owner knows that it holds
+	own, isHold := q.own, q.waiting() == 0
 	e.unwatch = cancel
 	s.group.Go(func() {
 		defer cancel()
-		if told {
-			_ = retry.Sleep(ctx, watchDelay)
+		key, opts := own.key, []clientv3.OpOption{clientv3.WithRev(q.revision + 1), clientv3.WithFilterPut()}
+		switch {
+		case isHold:
+			if retry.Sleep(ctx, watchDelay) != nil {
+				return
+			}
+		case own.Limit > 1:
+			key, opts = s.lockKeys+e.name+"\x00", append(opts, clientv3.WithPrefix())
+		default:
+			key = q.records[len(q.records)-2].key
 		}
-		for failures := 0; ctx.Err() == nil; failures++ {
-			if failures > 0 {
-				_ = retry.Sleep(ctx, retry.Backoff(failures-1, 50*time.Millisecond, time.Second))
+		isDone, token := false, int64(0)
+		for resp := range s.client.Watch(ctx, key, opts...) {
+			for _, event := range resp.Events {
+				q.records = slices.DeleteFunc(q.records, func(r *record) bool { return r.key == string(event.Kv.Key) })
 			}
-			if q.revision == 0 {
-				queues, err := s.readQueues(ctx, e)
-				if err != nil {
-					continue
-				}
-				q = queues[0]
-				s.mu.Lock()
-				now := s.look(q, e)
-				if now == nil || now.Kept {
-					e.unwatch = nil
-					s.mu.Unlock()
-					s.notices.Send(e.name, e.owner, 0)
-					return
-				}
-				s.mu.Unlock()
+			isThere := slices.Contains(q.records, own)
+			if isThere && !isHold && q.waiting() == 0 {
+				token = own.token()
 			}
-			key, opts := own.key, []clientv3.OpOption{clientv3.WithRev(q.revision + 1), clientv3.WithFilterPut()}
-			switch {
-			case q.waiting() > 0 && own.Limit <= 1:
-				key = q.records[len(q.records)-2].key
-			case q.waiting() > 0:
-				key, opts = s.lockKeys+e.name+"\x00", append(opts, clientv3.WithPrefix())
-			case !told:
-				s.mu.Lock()
-				told, e.held = true, true
-				s.mu.Unlock()
-				s.notices.Send(e.name, e.owner, own.token())
+			if isDone = !isThere || token != 0 || own.Limit <= 1 && len(resp.Events) > 0; isDone {
+				break
 			}
-			isOwn := false // The entry itself has ended.
-			q.revision = 0
-			watchCtx, stop := context.WithCancel(ctx)
-			for resp := range s.client.Watch(watchCtx, key, opts...) {
-				for _, event := range resp.Events {
-					isOwn = isOwn || string(event.Kv.Key) == own.key
-					q.records = slices.DeleteFunc(q.records, func(r *record) bool { return r.key == string(event.Kv.Key) })
-					q.revision, failures = event.Kv.ModRevision-1, -1 // That revision may have ended the entry, too.
-				}
-				if resp.Err() != nil || isOwn || q.revision != 0 && (own.Limit <= 1 || q.waiting() == 0) {
-					break
-				}
-			}
-			stop()
-			if isOwn || q.waiting() > 0 {
-				q.revision = 0 // Of those ahead of an exclusive place others may have ended unseen.
-			}
+		}
+		if !isDone {
+			_ = retry.Sleep(ctx, time.Second)
+		}
+		s.mu.Lock()
+		isCurrent := ctx.Err() == nil
+		if isCurrent {
+			e.unwatch, e.held = nil, e.held || token != 0
+		}
+		s.mu.Unlock()
+		if isCurrent {
+			s.notices.Send(e.name, e.owner, token)
 		}
 	})
 }
