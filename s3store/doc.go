@@ -1,16 +1,8 @@
 // Package s3store keeps locks in a bucket of S3, or of a server that speaks its protocol, by
 // conditional writes. There is no server to run.
 //
-//	config, err := config.LoadDefaultConfig(ctx) // of package github.com/aws/aws-sdk-go-v2/config
-//	if err != nil {
-//		return err
-//	}
-//	store, err := s3store.New(s3.NewFromConfig(config), "bucket", nil)
-//	if err != nil {
-//		return err
-//	}
+//	store, err := s3store.New(client, "bucket", nil) // an s3.Client of the caller's
 //	locks := holdfast.New(store, nil)
-//	defer locks.Close()
 //
 // A program without a client of its own imports the package for its URLs, and calls
 // holdfast.Open(ctx, "s3://bucket", nil).

@@ -491,7 +491,8 @@ func TestSequenceIsAltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "ALTER SEQUENCE "+s.sequence()+" CACHE 1"); err != nil {
+	sequence, _, _ := s.tokens()
+	if _, err := tx.Exec(t.Context(), "ALTER SEQUENCE "+sequence+" CACHE 1"); err != nil {
 		t.Fatal(err)
 	}
 	var later *driver.RetryError

@@ -248,7 +248,7 @@ func (s *session) connect() error {
 		err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	}
 	names := fmt.Sprint("_", rand.Uint64())
-	token, raise := s.store.tokens()
+	_, token, raise := s.store.tokens()
 	switch {
 	case err != nil:
 	case pid != conn.PgConn().PID():

@@ -166,30 +166,27 @@ const raiseText = `WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(%[2]d
 	drawn AS MATERIALIZED (SELECT nextval(%[1]s::regclass) AS last, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock FROM turn)
 	SELECT CASE WHEN last < clock THEN setval(%[1]s::regclass, clock + 1000001) END FROM drawn;`
 
-// sequence returns the quoted name of the sequence of tokens.
-func (s *Store) sequence() string {
-	return pgx.Identifier(strings.Split(s.options.TokenSequence, ".")).Sanitize()
-}
-
-// tokens returns an SQL expression that draws a token, and a statement that raises the sequence.
-func (s *Store) tokens() (draw, raise string) {
+// tokens returns the quoted name of the sequence, an expression that draws a token, and a statement
+// that raises the sequence.
+func (s *Store) tokens() (sequence, draw, raise string) {
 	if s.options.TokenSequence == "" {
-		return zeroIfWritable, ""
+		return "", zeroIfWritable, ""
 	}
-	sequence := pgclient.QuoteLiteral(s.sequence())
-	return fmt.Sprintf("nextval(%s::regclass)", sequence), fmt.Sprintf(raiseText, sequence, sequenceLockKey)
+	sequence = pgx.Identifier(strings.Split(s.options.TokenSequence, ".")).Sanitize()
+	literal := pgclient.QuoteLiteral(sequence)
+	return sequence, fmt.Sprintf("nextval(%s::regclass)", literal), fmt.Sprintf(raiseText, literal, sequenceLockKey)
 }
 
 // Migrate creates the sequence of Options.TokenSequence if it does not exist, and has one that
 // exists rise, without a cache. The user must be its owner; users that lock need UPDATE on it. Many
 // programs may call Migrate at once. Without a TokenSequence it does nothing.
 func (s *Store) Migrate(ctx context.Context) error {
-	if err := s.checkUsable(ctx); err != nil || s.options.TokenSequence == "" {
+	sequence, _, raise := s.tokens()
+	if err := s.checkUsable(ctx); err != nil || sequence == "" {
 		return err
 	}
 	const text = "SELECT pg_catalog.pg_advisory_xact_lock('%d'::bigint); CREATE SEQUENCE IF NOT EXISTS %[2]s; ALTER SEQUENCE %[2]s AS bigint INCREMENT 1 MAXVALUE %d CACHE 1 NO CYCLE;"
-	_, raise := s.tokens()
-	all := fmt.Sprintf(text, sequenceLockKey, s.sequence(), int64(driver.MaxToken)) + fmt.Sprintf(ownPath, true) + raise
+	all := fmt.Sprintf(text, sequenceLockKey, sequence, int64(driver.MaxToken)) + fmt.Sprintf(ownPath, true) + raise
 	_, err := s.pool.Exec(ctx, all, pgx.QueryExecModeSimpleProtocol)
 	return wrapErr(err)
 }
