@@ -44,11 +44,11 @@ type call struct {
 
 // An answer is what the server returns for a call.
 type answer struct {
-	Item    int    // the number of the call, from 1
-	Outcome string // "" if there is no answer
-	Token   int64
-	Held    *holdJSON
-	Told    []string // whom to notify
+	item    int      // the number of the call, from 1
+	outcome string   // "" if there is no answer
+	told    []string // whom to notify
+	token   int64
+	held    *holdJSON
 }
 
 // column returns the array of one value of each call.
@@ -65,9 +65,9 @@ func ownerOf(c *call) string { return c.owner }
 func timeOf(c *call) int64   { return micros(c.time) }
 
 const (
-	acquireText = "SELECT item, outcome, token, held, told FROM @.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-	renewText   = "SELECT item, outcome, token, NULL::jsonb, told FROM @.renew($1, $2, $3, $4, $5)"
-	releaseText = "SELECT item, outcome, 0::bigint, NULL::jsonb, told FROM @.release($1, $2, $3, $4)"
+	acquireText = "SELECT item, outcome, told, token, held FROM @.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	renewText   = "SELECT item, outcome, told, token FROM @.renew($1, $2, $3, $4, $5)"
+	releaseText = "SELECT item, outcome, told FROM @.release($1, $2, $3, $4)"
 )
 
 func (s *Store) acquireArgs(calls []*call) []any {
@@ -104,9 +104,9 @@ func (s *Store) send(ctx context.Context, from source, text string, calls []*cal
 			return nil
 		}
 		var a answer
-		row := []any{&a.Item, &a.Outcome, &a.Token, &a.Held, &a.Told}
+		row := []any{&a.item, &a.outcome, &a.told, &a.token, &a.held} // renew and release return fewer
 		answers, err := query(ctx, s, from, text, append(args(calls), rest), func(r pgx.CollectableRow) (answer, error) {
-			err := r.Scan(row...)
+			err := r.Scan(row[:len(r.FieldDescriptions())]...)
 			return a, err
 		})
 		if err != nil {
@@ -114,11 +114,11 @@ func (s *Store) send(ctx context.Context, from source, text string, calls []*cal
 		}
 		var told []string
 		for _, a := range answers {
-			calls[a.Item-1].answer = a
-			told = append(told, a.Told...)
+			calls[a.item-1].answer = a
+			told = append(told, a.told...)
 		}
 		s.tell(ctx, told)
-		calls = slices.DeleteFunc(calls, func(c *call) bool { return c.answer.Outcome != "" })
+		calls = slices.DeleteFunc(calls, func(c *call) bool { return c.answer.outcome != "" })
 	}
 	if len(calls) > 0 {
 		return errors.New("another transaction has locked the row")
@@ -141,7 +141,7 @@ func (s *Store) newQueue(text string, args func(calls []*call) []any) *batch.Que
 			}
 			for _, c := range calls {
 				c.err = nil // that of a batch that was undone
-				if c.answer.Outcome == "" {
+				if c.answer.outcome == "" {
 					c.err = err
 				}
 			}
@@ -184,20 +184,20 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		return res, err
 	}
 	s.maybeSweep()
-	switch c.answer.Outcome {
+	switch c.answer.outcome {
 	case "again":
 		return res, errors.New("the owner has an entry")
 	case "floor":
 		err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
 	case "held", "waiting":
-		res = driver.Result{Granted: c.answer.Outcome == "held", Waiting: c.answer.Outcome == "waiting", Token: c.answer.Token}
+		res = driver.Result{Granted: c.answer.outcome == "held", Waiting: c.answer.outcome == "waiting", Token: c.answer.token}
 		s.listening.Do(func() { s.goBackground(s.listen) })
 	}
 	if !res.Granted && !res.Waiting {
 		s.notices.Forget(req.Name, req.Owner)
 	}
-	if c.answer.Held != nil {
-		res.Held = c.answer.Held.record()
+	if c.answer.held != nil {
+		res.Held = c.answer.held.record()
 	}
 	return res, err
 }
@@ -219,7 +219,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 	states := map[string]driver.State{"held": driver.Held, "waiting": driver.Waiting, "lost": driver.Lost}
 	entries := make([]driver.Entry, len(reqs))
 	for i, c := range calls {
-		entries[i] = driver.Entry{State: states[c.answer.Outcome], Token: c.answer.Token}
+		entries[i] = driver.Entry{State: states[c.answer.outcome], Token: c.answer.token}
 		if entries[i].State == driver.Lost {
 			s.notices.Forget(c.name, c.owner)
 		}
@@ -237,7 +237,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 		return false, err
 	}
 	s.notices.Forget(req.Name, req.Owner)
-	return c.answer.Outcome == "ended", nil
+	return c.answer.outcome == "ended", nil
 }
 
 // A heldRow has the holds of a name.
