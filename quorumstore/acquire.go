@@ -90,7 +90,15 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 			return none, b.err(string(outcome))
 		}
 	}
-	votes.refused += s.undo(ctx, key, b.values, len(votes.tokens))
+	granted := len(votes.tokens)
+	s.release(ctx, s.timeout, key, 0, lost, func(undo *ballot[bool], node int) bool {
+		if b.values[node].Granted {
+			if granted--; undo.errs[node] == nil {
+				votes.refused++ // It has nothing of the attempt any more.
+			}
+		}
+		return granted == 0 // If none has granted it, one that refused it replies at once.
+	})
 	pause := rand.N(min(4*max(shortPause, took), longPause)) + 1
 	inTheWay, _ := mostlyHeld(votes.inWay)
 	if outcome == verdictBusy {
@@ -135,20 +143,6 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 	p.unknown = err != nil && !p.none
 	p.acquiring.Done()
 	return res, err
-}
-
-// undo releases an attempt, and waits until the nodes that granted it have confirmed that, for
-// Options.Timeout at most. It returns how many have.
-func (s *Store) undo(ctx context.Context, key [2]string, attempt []driver.Result, granted int) (undone int) {
-	s.release(ctx, s.timeout, key, 0, lost, func(b *ballot[bool], node int) bool {
-		if attempt[node].Granted {
-			if granted--; b.errs[node] == nil {
-				undone++
-			}
-		}
-		return granted == 0 // If none has, one that refused it replies at once.
-	})
-	return undone
 }
 
 // failure returns the error of an attempt that has been released. It matches driver.ErrNotApplied
