@@ -49,7 +49,7 @@ func (q *Queue[D]) Acquire(
 	if err := Check(req); err != nil {
 		return own, promoted, err
 	}
-	if q.find(req.Owner) != nil {
+	if q.Index(req.Owner) >= 0 {
 		return own, promoted, errors.New("the owner has an entry") // the first request was applied
 	}
 	e := Entry[D]{
@@ -67,7 +67,7 @@ func (q *Queue[D]) Acquire(
 		own.State = driver.Waiting
 		e.Until = now + req.Place + q.Grain
 	default:
-		q.remove(&e)
+		q.remove(q.Len() - 1)
 		return own, promoted, nil
 	}
 	own.Token = e.Token
@@ -81,12 +81,13 @@ func (q *Queue[D]) Renew(
 	owner string, token int64, ttl, now time.Duration,
 ) (driver.Entry, []Entry[D]) {
 	promoted := q.settle(now, owner)
-	own := q.find(owner)
-	if own == nil || own.Kept || token != 0 && token != own.Token {
+	i := q.Index(owner)
+	if i < 0 || q.entries[i].Kept || token != 0 && token != q.entries[i].Token {
 		return driver.Entry{State: driver.Lost}, promoted
 	}
+	own := q.entries[i]
 	own.Until = max(own.Until, now+ttl+q.Grain)
-	if !q.isHold(own) {
+	if i >= q.holds {
 		return driver.Entry{State: driver.Waiting, Token: own.Token}, promoted
 	}
 	return driver.Entry{State: driver.Held, Token: own.Token}, promoted
@@ -97,15 +98,15 @@ func (q *Queue[D]) Renew(
 // it ends, and Release reports false.
 func (q *Queue[D]) Release(owner string, keep, now time.Duration) (bool, []Entry[D]) {
 	promoted := q.settle(now, owner)
-	own := q.find(owner)
+	i := q.Index(owner)
 	switch {
-	case own == nil || own.Kept && keep == 0:
+	case i < 0 || q.entries[i].Kept && keep == 0:
 		return false, promoted
-	case keep > 0 && q.isHold(own):
-		own.Kept, own.Until = true, now+keep+q.Grain
+	case keep > 0 && i < q.holds:
+		q.entries[i].Kept, q.entries[i].Until = true, now+keep+q.Grain
 		return true, promoted
 	}
-	q.remove(own)
+	q.remove(i)
 	return keep == 0, append(promoted, q.admit("")...)
 }
 
@@ -113,10 +114,12 @@ func (q *Queue[D]) Release(owner string, keep, now time.Duration) (bool, []Entry
 // Places stay. It returns copies of what it ended.
 func (q *Queue[D]) Break(token int64, now time.Duration) (ended, promoted []Entry[D]) {
 	promoted = q.Settle(now)
-	for _, e := range slices.Clone(q.Holds()) {
-		if token == 0 || e.Token <= token && token < e.Token+int64(e.Tokens) {
+	for i := 0; i < q.holds; {
+		if e := q.entries[i]; token == 0 || e.Token <= token && token < e.Token+int64(e.Tokens) {
 			ended = append(ended, *e)
-			q.remove(e)
+			q.remove(i)
+		} else {
+			i++
 		}
 	}
 	return ended, append(promoted, q.admit("")...)
@@ -183,26 +186,13 @@ func (q *Queue[D]) admit(owner string) (promoted []Entry[D]) {
 	return promoted
 }
 
-func (q *Queue[D]) isHold(e *Entry[D]) bool {
-	return q.holds > 0 && e.Token <= q.entries[q.holds-1].Token
-}
-
 // Index returns where the entry of an owner is among the entries, or -1.
 func (q *Queue[D]) Index(owner string) int {
 	return slices.IndexFunc(q.entries, func(e *Entry[D]) bool { return e.Owner == owner })
 }
 
-// find returns the entry of an owner, or nil.
-func (q *Queue[D]) find(owner string) *Entry[D] {
-	if i := q.Index(owner); i >= 0 {
-		return q.entries[i]
-	}
-	return nil
-}
-
 // remove takes an entry out of the queue, and admits none.
-func (q *Queue[D]) remove(e *Entry[D]) {
-	i := slices.Index(q.entries, e)
+func (q *Queue[D]) remove(i int) {
 	q.entries = slices.Delete(q.entries, i, i+1)
 	if i < q.holds {
 		q.holds--
