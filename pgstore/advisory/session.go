@@ -30,7 +30,7 @@ const (
 
 	lockTimeout  = 10 * time.Second       // bounds a statement that waits, so that its snapshot does not get old
 	shortPause   = 250 * time.Millisecond // how long an attempt waits for its sequence, and a place without a session lasts
-	lookInterval = 20 * time.Millisecond  // how often an idle connection is looked at
+	lookInterval = 50 * time.Millisecond  // how often an idle connection is looked at
 	lookTime     = 100 * time.Microsecond // and for how long
 	idleMargin   = time.Second            // by how much idle_session_timeout exceeds the longest TTL
 	maxIdle      = 24 * 24 * time.Hour    // The server's own limit is little higher.
