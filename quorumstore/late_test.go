@@ -79,3 +79,19 @@ func TestTwoOfThreeNodesDecide(t *testing.T) {
 		}
 	}
 }
+
+// A renewal under another token, through a Store that does not know the entry, is answered Lost,
+// and ends nothing.
+func TestRenewalUnderAnotherToken(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		req := request("mine")
+		token := grant(t, c.client(t), req)
+		time.Sleep(time.Second) // until all nodes have it
+		entries, err := c.client(t).Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, Token: token + 1, TTL: req.TTL}})
+		if err != nil || entries[0].State != driver.Lost {
+			t.Errorf("%v, %v", entries, err)
+		}
+		time.Sleep(time.Second)
+		c.holders(t, "mine", "mine", "mine")
+	})
+}
