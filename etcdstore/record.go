@@ -125,11 +125,9 @@ func (s *Store) look(ctx context.Context, entries ...*entry) ([]queue, error) {
 	}
 	s.mu.Unlock()
 	txn, err := s.do(ctx, true, clientv3.OpTxn(nil, ops, nil))
-	for i, e := range entries {
-		if err != nil {
-			return nil, err
-		}
-		queues[i], err = s.decodeQueue(txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision, e.owner, known[i])
+	for i := 0; i < len(entries) && err == nil; i++ {
+		kvs := txn.Responses[i].GetResponseRange().Kvs
+		queues[i], err = s.decodeQueue(kvs, txn.Header.Revision, entries[i].owner, known[i])
 	}
 	if err != nil {
 		return nil, err
