@@ -71,20 +71,12 @@ func Migrations(opts *Options) ([]string, error) {
 	all = append(all, strings.Split(tablesText, "\n--\n")...)
 	all = append(all, strings.Split(functionsText, "\n--\n")...)
 	all = append(all, fmt.Sprintf("CREATE OR REPLACE FUNCTION edition() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT %d'", edition))
+	quoted := pgx.Identifier{schema}.Sanitize()
+	fill := strings.NewReplacer("@verb@", strings.ReplaceAll(verbSQL, "@", quoted), "@schema_literal@", pgclient.QuoteLiteral(quoted), "@", quoted)
 	for i, text := range all {
-		all[i] = expand(text, schema)
+		all[i] = fill.Replace(text)
 	}
 	return all, nil
-}
-
-// expand fills the name of a schema, and what depends on it, into a statement of Migrations.
-func expand(text, schema string) string {
-	quoted := pgx.Identifier{schema}.Sanitize()
-	return strings.NewReplacer(
-		"@verb@", strings.ReplaceAll(verbSQL, "@", quoted),
-		"@schema_literal@", pgclient.QuoteLiteral(quoted),
-		"@", quoted,
-	).Replace(text)
 }
 
 // sql fills the schema into a statement, for each @.

@@ -5,6 +5,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func empty(tb testing.TB, schema string) {
 			tb.Fatal(err)
 		}
 	}
-	if _, err = schemas.conn.Exec(ctx, expand("TRUNCATE @.locks, @.holds, @.places", schema)); err != nil {
+	if _, err = schemas.conn.Exec(ctx, strings.ReplaceAll("TRUNCATE @.locks, @.holds, @.places", "@", pgx.Identifier{schema}.Sanitize())); err != nil {
 		tb.Fatal(err)
 	}
 }
