@@ -216,12 +216,17 @@ func TestRenewalAsksTheServer(t *testing.T) {
 	}
 }
 
-// An attempt at a name that is held, given up and released before it has a reply, frees nothing.
+// An attempt at a name that is held, given up and released before it has a reply, frees nothing, and
+// does not wait.
 func TestReleaseBehindARefusal(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
 	s, other := open(t, proxy.Addr(), keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	holder, late := grant(t, s, "name", time.Minute), pgtest.Request("name", time.Minute)
+	late.Place = time.Minute
+	waiter := queue(t, s, "name") // So the second session is ready.
+	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, other) != 0 })
+	release(t, s, waiter)
 	proxy.Hold(faultproxy.Down)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -246,6 +251,9 @@ func TestReleaseBehindARefusal(t *testing.T) {
 	refused(t, other, "name")
 	if got := stateOf(t, s, holder); got != driver.Held {
 		t.Errorf("the holder is %v, want held", got)
+	}
+	if pid := waiterOf(t, other); pid != 0 {
+		t.Error("what was released waits")
 	}
 }
 
@@ -598,7 +606,7 @@ func TestEndedBesideTheNextWait(t *testing.T) {
 	grant(t, s, "name", time.Minute)
 	queue(t, s, "name")
 	pgtest.Eventually(t, "statement that waits", func() bool { return waiterOf(t, s) != 0 })
-	ctx, cancel := context.WithTimeout(t.Context(), lockTimeout/2)
+	ctx, cancel := context.WithTimeout(t.Context(), inlineTime*9/10)
 	defer cancel()
 	if err := again.entry.session.do(ctx, again); err != nil || again.done {
 		t.Errorf("a second unlock: %v, %v", again.done, err)
