@@ -92,8 +92,10 @@ const (
 	markLead = int64(10 * time.Minute / time.Microsecond)
 )
 
-// publicAt is the length of what a line has before the name.
-var publicAt = len(encodeEntry(&entry{Owner: hashOf(""), Data: lineData{session: hashOf("")[:sessionIDLen]}}))
+// mutable is what a line has before the name, and publicAt the length of that.
+const mutable = `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%26s","owner_sha256":"%64s",`
+
+var publicAt = len(fmt.Sprintf(mutable, 0, 0, 0, 0, false, false, "", ""))
 
 var blanks = append(bytes.Repeat([]byte(" "), pageSize-1), '\n')
 
@@ -231,7 +233,8 @@ func (st *state) write() error {
 	}
 	if i >= 0 {
 		e := st.queue.Entries()[i]
-		line = append(encodeEntry(e), e.Data.public...)
+		line = fmt.Appendf(nil, mutable, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
+		line = append(line, e.Data.public...)
 		if at = e.Data.at; at == 0 {
 			at = st.room
 		}
@@ -282,12 +285,6 @@ func (sh *shard) put(at int, line []byte) error {
 	}
 	sh.size = max(sh.size, end)
 	return nil
-}
-
-// encodeEntry returns what a line has before the name.
-func encodeEntry(e *entry) []byte {
-	return fmt.Appendf(nil, `{"token":%16d,"tokens":%2d,"limit":%10d,"until_ns":%19d,"kept":%5t,"detached":%5t,"session":"%s","owner_sha256":"%s",`,
-		e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
 }
 
 // decodeEntry reads a line up to the name. The caller, which needs few of the texts, copies them.

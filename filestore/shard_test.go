@@ -47,7 +47,8 @@ func TestManyEntries(t *testing.T) {
 	lines := mostSize/512 - 100
 	for range lines {
 		e.Owner, e.Token = hashOf(fmt.Sprint(e.Token)), e.Token-1
-		line := append(encodeEntry(&e), e.Data.public...)
+		line := fmt.Appendf(nil, mutable, e.Token, e.Tokens, e.Limit, e.Until, e.Kept, e.Data.detached, e.Data.session, e.Owner)
+		line = append(line, e.Data.public...)
 		text = append(append(text, blanks[pageSize-512+len(line):]...), line...)
 	}
 	writeFile(t, s.pathOf("name"), string(text))
