@@ -730,7 +730,7 @@ func testNoAnswer(t *testing.T, member *servers.Etcd) {
 	s.proxies[0].Hold(faultproxy.Down)
 	began := time.Now()
 	_, err := s.Lookup(context.Background(), "name")
-	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > longest+time.Second {
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 		t.Errorf("Lookup: %v after %v", err, took)
 	}
 }
