@@ -139,3 +139,28 @@ func TestHungMaster(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// Of many holds in the way of a request, the oldest is described, which a rate limit has a waiter
+// look for again.
+func TestOldestInTheWay(t *testing.T) {
+	t.Parallel()
+	const limit = 40
+	s := open(t, servers.StartRedis(t).Addr, nil)
+	req := request("a", time.Minute)
+	req.Limit = limit
+	first := int64(0)
+	for i := range limit {
+		req.Owner, req.TTL = fmt.Sprint("owner ", i), time.Duration(i+1)*time.Minute
+		res, err := s.Acquire(t.Context(), req)
+		if err != nil || !res.Granted {
+			t.Fatalf("Acquire %d: %+v, %v", i, res, err)
+		}
+		if i == 0 {
+			first = res.Token
+		}
+	}
+	req.Owner = "another"
+	if res, err := s.Acquire(t.Context(), req); err != nil || res.Held.Token != first {
+		t.Errorf("Acquire: %+v, %v, want the hold with token %d in the way", res, err, first)
+	}
+}

@@ -239,13 +239,13 @@ local function newRule()
     return n
   end
 
-  -- holds returns at most so many holds and keeps, those that end last, oldest first.
+  -- holds returns at most so many holds and keeps, those that end first, oldest first.
   function Q:holds(most)
     if not self.counts then
       return {self.hold}
     end
-    local all = {}
-    for _, owner in ipairs(call('ZRANGEBYSCORE', self.queue, '-inf', 0, 'LIMIT', 0, most)) do
+    local all, passed = {}, math.max(call('ZCOUNT', self.queue, '-inf', 0) - most, 0)
+    for _, owner in ipairs(call('ZRANGEBYSCORE', self.queue, '-inf', 0, 'LIMIT', passed, most)) do
       all[#all + 1] = self:read(owner)
     end
     table.sort(all, function(a, b) return a.token < b.token end)
