@@ -70,7 +70,7 @@ var unfit = []struct{ make, says string }{
 	{"ALTER TABLE @.locks DROP COLUMN token CASCADE", "in the place of"},
 	{"ALTER TABLE @.places DROP COLUMN lim CASCADE", "in the place of"},
 	{"ALTER TABLE @.locks ADD COLUMN host text", "host text"},
-	{"DROP VIEW @.entries CASCADE; ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token integer"},
+	{"ALTER TABLE @.locks ALTER last_token TYPE integer", "last_token integer"},
 	{"CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE sql AS 'SELECT 99'", "later version"},
 	{older + "ALTER TABLE @.places DROP COLUMN channel CASCADE", "drop it"},
 	{older + "DROP FUNCTION @.tell; CREATE FUNCTION @.tell(p_told text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'", "drop the schema"},
@@ -82,7 +82,7 @@ const older = "CREATE OR REPLACE FUNCTION @.edition() RETURNS integer LANGUAGE s
 // What Migrate does has not changed without a new edition, which has it done where the last one is.
 func TestEdition(t *testing.T) {
 	statements, err := Migrations(nil)
-	const noted = "0060e914be7a14627b7b25d5dd0fd6943749df67629267237bde65ecf3ef91dd"
+	const noted = "2a7071922059570c77d441520051c0167e883a625ca7ab06213e79656a486362"
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(statements, "\n")))); err != nil || edition != 9 || sum != noted {
 		t.Errorf("the statements of edition %d have the sum %s, %v: raise the edition if they have changed since a release, and note the sum here", edition, sum, err)
 	}

@@ -4,10 +4,8 @@
 -- a superuser, who is a member of all.
 DO $$
 DECLARE
-    v_schema  CONSTANT oid := pg_catalog.to_regnamespace(@schema_literal@);
-    v_columns CONSTANT text := 'channel text, expires timestamp with time zone, holder text, kept boolean, last_token bigint, lim integer, metadata jsonb, '
-        'name text, others boolean, owner text, since timestamp with time zone, token bigint, tokens integer';
-    v_fault   text;
+    v_schema CONSTANT oid := pg_catalog.to_regnamespace(@schema_literal@);
+    v_fault  text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     PERFORM set_config('quote_all_identifiers', 'off', true); -- for the names of types
@@ -16,10 +14,15 @@ BEGIN
          WHERE me.rolname = current_user
            AND (r.oid = me.oid OR r.rolsuper OR NOT me.rolsuper AND pg_has_role(me.oid, r.oid, 'USAGE')
                 OR r.oid = (SELECT d.datdba FROM pg_database AS d WHERE d.datname = current_database()))
+    ), expected (name, columns) AS (VALUES
+        ('locks', 'channel text, expires timestamp with time zone, holder text, kept boolean, last_token bigint, lim integer, metadata jsonb, '
+                  'name text, others boolean, owner text, since timestamp with time zone, token bigint, tokens integer'),
+        ('holds', 'channel text, expires timestamp with time zone, holder text, kept boolean, lim integer, metadata jsonb, '
+                  'name text, owner text, since timestamp with time zone, token bigint, tokens integer')
     ), tables AS (
-        SELECT c.oid, c.relkind, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attname) AS columns
+        SELECT c.oid, replace(c.relname, 'places', 'holds') AS form, c.relkind, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attname) AS columns
           FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-         WHERE c.relnamespace = v_schema AND c.relname IN ('locks', 'holds', 'places') GROUP BY c.oid, c.relkind
+         WHERE c.relnamespace = v_schema AND c.relname IN ('locks', 'holds', 'places') GROUP BY c.oid, c.relname, c.relkind
     ), faults (place, fault) AS (
         SELECT 1, format('the schema belongs to %I, who could run code with the rights of everybody who locks: migrate as that user, if it is to be trusted, or use another schema', n.nspowner::regrole::text)
           FROM pg_namespace AS n WHERE n.oid = v_schema AND n.nspowner NOT IN (SELECT oid FROM trusted)
@@ -39,8 +42,8 @@ BEGIN
         SELECT 4, 'the schema has the table distributed_locks of the second edition, whose programs would not exclude those of this one: end them, then drop it, or use another schema'
           FROM pg_class AS c WHERE c.relnamespace = v_schema AND c.relname = 'distributed_locks'
         UNION ALL
-        SELECT 5, format('the table %s has the columns %s in the place of %s: drop it, if no lock is held, or use another schema', t.oid::regclass, t.columns, v_columns)
-          FROM tables AS t WHERE t.relkind <> 'r' OR t.columns IS DISTINCT FROM v_columns
+        SELECT 5, format('the table %s has the columns %s in the place of %s: drop it, if no lock is held, or use another schema', t.oid::regclass, t.columns, e.columns)
+          FROM tables AS t JOIN expected AS e ON e.name = t.form WHERE t.relkind <> 'r' OR t.columns IS DISTINCT FROM e.columns
     )
     SELECT f.fault INTO v_fault FROM faults AS f ORDER BY f.place, f.fault LIMIT 1;
     IF v_fault IS NOT NULL THEN

@@ -148,7 +148,7 @@ BEGIN
             SELECT described(e) INTO held FROM entries AS e WHERE e.name = r.name AND e.hold ORDER BY e.token LIMIT 1;
         END IF;
         IF outcome = 'waiting' THEN
-            INSERT INTO places (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel)
+            INSERT INTO places
             VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.place), r.holder, r.metadata::jsonb, p_channel);
             UPDATE locks AS l SET last_token = acquire.token + r.tokens - 1, others = true WHERE l.name = r.name;
         ELSIF outcome = 'held' AND v_holds = 0 THEN
@@ -157,7 +157,7 @@ BEGIN
                    holder = r.holder, metadata = r.metadata::jsonb, channel = p_channel, last_token = acquire.token + r.tokens - 1
              WHERE l.name = r.name;
         ELSIF outcome = 'held' THEN
-            INSERT INTO holds (name, owner, token, tokens, lim, kept, since, expires, holder, metadata, channel)
+            INSERT INTO holds
             VALUES (r.name, r.owner, token, r.tokens, r.lim, false, v_now, v_now + span(r.ttl), r.holder, r.metadata::jsonb, p_channel);
             UPDATE locks AS l SET last_token = acquire.token + r.tokens - 1, others = true WHERE l.name = r.name;
         END IF;
