@@ -525,9 +525,10 @@ func TestCanceledStatement(t *testing.T) {
 	defer stop()
 	for range 2 {
 		group.Go(func() {
-			for ctx.Err() == nil {
-				if got := stateOf(t, s, req); got != driver.Held {
-					t.Errorf("the hold is %v", got)
+			for ttl := time.Minute; ctx.Err() == nil; ttl += 10 * time.Millisecond { // It is to be made known to the server.
+				got, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: req.Name, Owner: req.Owner, TTL: ttl}})
+				if err != nil || got[0].State != driver.Held {
+					t.Errorf("the hold is %v, %v", got[0].State, err)
 					return
 				}
 				renewed.Add(1)

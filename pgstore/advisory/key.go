@@ -40,6 +40,9 @@ func (k Keys) of(name string) (string, error) {
 		sum := sha256.Sum256([]byte(k.Namespace + "\x1f" + name))
 		return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10), nil
 	}
+	if k.Namespace != "" {
+		return "", fmt.Errorf("%w: raw keys have no namespace", driver.ErrInvalid)
+	}
 	size, numbers := 64, strings.Split(name, ",")
 	if len(numbers) == 2 {
 		size = 32

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -112,7 +113,9 @@ func (s *session) send(ctx context.Context, calls []*call) {
 			if calls[0].function == wait { // It may have used up the time.
 				s.bound(batchTimeout)
 			}
-			err = s.ask(context.Background(), undo)
+			for err = s.ask(context.Background(), undo); pgclient.SQLState(err) == canceled; {
+				err = s.ask(context.Background(), undo)
+			}
 		}
 	}
 	if err != nil && s.conn != nil {
@@ -191,7 +194,11 @@ func (s *session) ready(ttl time.Duration) error {
 	}
 	const text = `SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '%d' WHEN 'lock_timeout' THEN '%d' ELSE '0' END, false)
 		FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout')`
-	_, err := s.conn.PgConn().Exec(context.Background(), fmt.Sprintf(text, idle.Milliseconds(), patience.Milliseconds())).ReadAll()
+	settings := fmt.Sprintf(text, idle.Milliseconds(), patience.Milliseconds())
+	_, err := s.conn.PgConn().Exec(context.Background(), settings).ReadAll()
+	for pgclient.SQLState(err) == canceled {
+		_, err = s.conn.PgConn().Exec(context.Background(), settings).ReadAll()
+	}
 	if err == nil {
 		s.idle = idle
 	}
@@ -322,27 +329,35 @@ func transport(conn *pgx.Conn) net.Conn {
 	return raw
 }
 
-// Connections returns duplicates of the descriptors of the connections. The caller closes them, and
-// must neither read nor write them. If this process is killed, its locks last until each process
-// that was given a duplicate has closed it, the server's idle_session_timeout is over, or the
-// server or the network ends the connection. Connections waits for the statements that are under
-// way, for ten seconds where an owner waits for its lock. On Windows it returns an error.
+// Connections returns duplicates of the descriptors of the connections, except of sessions that wait
+// for a lock. The caller closes them, and must neither read nor write them. If this process is
+// killed, its locks last until each process that was given a duplicate has closed it, the server's
+// idle_session_timeout is over, or the server or the network ends the connection. On Windows
+// Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	for _, sess := range s.sessions {
+	duplicate := func(sess *session) error {
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		if sess.conn == nil {
-			continue
+			return nil
 		}
 		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
 		if !ok {
-			return nil, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+			return fmt.Errorf("a %T has no descriptor", transport(sess.conn))
 		}
 		f, err := filer.File()
-		if err != nil {
-			return nil, err
+		if err == nil {
+			files = append(files, f)
 		}
-		files = append(files, f)
+		return err
 	}
-	return files, nil
+	for _, sess := range s.sessions {
+		s.mu.Lock() // The mutex of a session that waits is locked for long.
+		waits := slices.ContainsFunc(slices.Collect(maps.Values(sess.keys)), func(e *entry) bool { return e.state == waiting })
+		s.mu.Unlock()
+		if !waits {
+			err = cmp.Or(err, duplicate(sess))
+		}
+	}
+	return files, err
 }

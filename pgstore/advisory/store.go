@@ -91,8 +91,9 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		return nil, query.Err()
 	case kind != "sha256" && !keys.Raw:
 		return nil, fmt.Errorf("%w: parameter keys is neither sha256 nor raw", driver.ErrInvalid)
-	case keys.Raw && keys.Namespace != "":
-		return nil, fmt.Errorf("%w: only the keys of sha256 have a namespace", driver.ErrInvalid)
+	}
+	if _, err := keys.of("1"); err != nil {
+		return nil, err
 	}
 	rest.Scheme = "postgres"
 	pool, err := pgclient.OpenPool(rest)
@@ -193,6 +194,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 const (
 	lockNotAvailable = "55P03" // the error of a statement that has waited for lockTimeout or shortPause
+	canceled         = "57014" // the error of a statement that somebody has canceled
 
 	noWrites = "this server takes no writes, as a standby, or one that was replaced: connect to the primary (target_session_attrs=read-write)"
 )

@@ -174,6 +174,14 @@ func TestMaxWaiters(t *testing.T) {
 		h := grant(t, s, "name", time.Minute)
 		waiter := queue(t, s, "name")
 		told := noticesOf(t, s, waiter.Owner)
+		began := time.Now()
+		files, err := s.Connections()
+		if err != nil || len(files) != 1 || time.Since(began) > lockTimeout/2 {
+			t.Errorf("beside a waiter: %d connections, %v, after %v, want that with the lock", len(files), err, time.Since(began))
+		}
+		for _, f := range files {
+			f.Close()
+		}
 		further := pgtest.Request("name", time.Minute)
 		further.Place = time.Minute
 		if res, err := s.Acquire(t.Context(), further); err != nil || res.Granted || res.Waiting {

@@ -114,8 +114,7 @@ func (s *Store) wait(ctx context.Context, e *entry) {
 	for again := true; again && ctx.Err() == nil; again = pgclient.SQLState(c.err) == lockNotAvailable {
 		e.session.send(ctx, []*call{c})
 	}
-	if !c.done {
-		_ = retry.Sleep(ctx, shortPause)
+	if !c.done && retry.Sleep(ctx, shortPause) == nil { // else what cancels it unlocks it
 		s.mu.Lock()
 		s.drop(e)
 		s.mu.Unlock()
