@@ -82,6 +82,9 @@ func (s *Store) openFolder() (f *folder, path string, err error) {
 			break
 		}
 	}
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err // The caller names the path.
+	}
 	if info, _ := os.Stat(path); info != nil && errors.Is(err, fs.ErrPermission) {
 		err = cmp.Or(s.checkFolder(path, info), err) // It may say why.
 	}
@@ -146,8 +149,8 @@ func (s *Store) checkFolder(path string, info fs.FileInfo) error {
 		return nil
 	case mode&0o002 != 0:
 		return fmt.Errorf("%w: every user of this host may write %s, and so take and block its "+
-			"locks: name a folder of this user's own, which is made if it is missing, or let a "+
-			"group write this one (chgrp GROUP, chmod 2770)", driver.ErrInvalid, path)
+			"locks: name a folder of this user's own, which is made if it is missing, or one of "+
+			"root that a group may write", driver.ErrInvalid, path)
 	case mode&0o020 != 0 && mode&fs.ModeSticky != 0:
 		return fmt.Errorf("%w: the users of %s may not remove each other's files from it, since it "+
 			"is sticky: chmod -t", driver.ErrInvalid, path)
