@@ -190,6 +190,7 @@ func TestOneMember(t *testing.T) {
 		"ends together":                          testEndsTogether,
 		"broken in part":                         testBrokenInPart,
 		"no answer":                              testNoAnswer,
+		"watch behind a renewal":                 testWatchBehindARenewal,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -732,6 +733,58 @@ func testNoAnswer(t *testing.T, member *servers.Etcd) {
 	_, err := s.Lookup(context.Background(), "name")
 	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 		t.Errorf("Lookup: %v after %v", err, took)
+	}
+}
+
+// A gatedWatcher passes nothing on before its gate is open.
+type gatedWatcher struct {
+	clientv3.Watcher
+	gate chan struct{}
+}
+
+func (w gatedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	events := w.Watcher.Watch(ctx, key, opts...)
+	passed := make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(passed)
+		select {
+		case <-w.gate:
+		case <-ctx.Done():
+			return
+		}
+		for resp := range events {
+			select {
+			case passed <- resp:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return passed
+}
+
+// A hold that a renewal has found before the watch of its place is watched when that has told.
+func testWatchBehindARenewal(t *testing.T, member *servers.Etcd) {
+	s, other := open(t, member), open(t, member)
+	gate := make(chan struct{})
+	s.client.Watcher = gatedWatcher{s.client.Watcher, gate}
+	c := holdfast.New(s, &holdfast.Config{Hooks: holdfast.Hooks{Event: func(_ context.Context, e holdfast.Event) {
+		if e.Kind == holdfast.EventWaiting {
+			go release(t, other, "first")
+		}
+	}}})
+	defer c.Close()
+	grant(t, other, driver.Request{Name: "name", Owner: "first", TTL: time.Hour})
+	lock, err := c.Acquire(t.Context(), "name", &holdfast.Options{TTL: time.Hour, NoRenew: true})
+	must(t, err)
+	close(gate)
+	if ended, err := other.Break(t.Context(), "name", 0); err != nil || len(ended) != 1 {
+		t.Fatal(ended, err)
+	}
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(20 * time.Second):
+		t.Error("the holder is not told of the Break")
 	}
 }
 

@@ -59,7 +59,10 @@ func (s *Store) watch(e *entry, q queue) {
 		s.mu.Lock()
 		isCurrent := ctx.Err() == nil
 		if isCurrent {
-			e.unwatch, e.held = nil, e.held || token != 0
+			if e.unwatch = nil; e.held {
+				token = 0 // It is granted to its owner already, who looks, and has the hold watched.
+			}
+			e.held = e.held || token != 0
 		}
 		s.mu.Unlock()
 		if isCurrent {

@@ -155,7 +155,7 @@ func (st *state) read(info fs.FileInfo) error {
 		return notApplied("read", sh.folder.path(sh.name), err)
 	}
 	if len(bytes.Trim(sh.text, "\x00")) > 0 || sh.size > 0 && info.Mode().Perm() != sh.folder.mode { // else nothing was granted yet
-		err := json.Unmarshal(bytes.TrimRight(sh.text[:min(sh.size, headerSize)], " "), h)
+		err := json.Unmarshal(sh.text[:min(sh.size, headerSize)], h)
 		switch {
 		case err == nil && h.Format > 0 && h.Format != format:
 			return sh.folder.corrupt(sh.name, fmt.Sprintf("it has the format %d of another version", h.Format))
@@ -205,6 +205,11 @@ func (st *state) read(info fs.FileInfo) error {
 		st.former[i] = &sh.entries[i]
 	}
 	slices.SortFunc(st.former, func(a, b *entry) int { return cmp.Compare(a.Token, b.Token) })
+	for i, e := range st.former[min(1, len(st.former)):] {
+		if e.Token == st.former[i].Token {
+			return sh.folder.corrupt(sh.name, notOurs)
+		}
+	}
 	st.queue.Grain = clockStep
 	st.queue.Restore(st.former...)
 	for _, e := range st.queue.Holds() {

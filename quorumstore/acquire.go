@@ -127,12 +127,8 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 	} else {
 		began := time.Now()
 		res, err = n.Acquire(ctx, req)
-		silent := err != nil && ctx.Err() != nil
-		n.silent.Store(silent)
+		s.noteReply(ctx, n, began, err)
 		s.mu.Lock()
-		if !silent {
-			s.slowest = max(s.slowest, time.Since(began))
-		}
 		// The next floors are higher, by half more than needed: requests may take longer.
 		more := max(res.Token-began.UnixMicro()-floorSlack-s.clockLead, 0)
 		s.clockLead = min(s.clockLead+more+more/2, maxClockLead)

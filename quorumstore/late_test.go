@@ -36,6 +36,40 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 	}
 }
 
+// However often a release is made that nobody confirms, each node is sent it by one loop, which ends
+// when the entry must have ended.
+func TestReleaseIsRepeatedOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		req := request("mine")
+		req.TTL = time.Hour
+		for _, conn := range conns {
+			conn.Set(faultstore.Acquire, faultstore.Hang)
+			conn.Set(faultstore.Release, faultstore.Hang)
+		}
+		if res, err := s.Acquire(t.Context(), req); err == nil {
+			t.Fatalf("Acquire without a node: %+v", res)
+		}
+		for range 20 {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil {
+				t.Fatal("a release without a node is confirmed")
+			}
+		}
+		for i, n := range s.nodes {
+			if pending := n.pending.Load(); pending > 4 {
+				t.Errorf("node %d: %d requests are pending", i, pending)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		for i, n := range s.nodes {
+			if pending := n.pending.Load(); pending > 0 {
+				t.Errorf("node %d: %d requests are pending at the end", i, pending)
+			}
+		}
+	})
+}
+
 // A hold of three nodes is Held if two of them say so, and Lost if two say that they do not have
 // it. Else it is not known, and cannot be kept. That applies to one that another Store was granted,
 // too, as after an Adopt. What is left of a lost one is released.

@@ -17,6 +17,25 @@ import (
 
 const there, back = 3 * time.Millisecond, 4 * time.Millisecond
 
+// Replies that come late, and decide nothing, leave the end of the wait where it is.
+func TestLateRepliesDoNotPutOffTheEnd(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c cluster) {
+		conns := c.connect()
+		s := join(t, conns)
+		for _, conn := range conns[:2] {
+			conn.Set(faultstore.Acquire, func(context.Context, faultstore.Op, func()) error {
+				time.Sleep(s.timeout * 9 / 10)
+				return driver.NotApplied(errors.New("down"))
+			})
+		}
+		conns[2].Set(faultstore.Acquire, faultstore.Hang)
+		var err error
+		if d := took(func() { _, err = s.Acquire(t.Context(), request("mine")) }); d > s.timeout || err == nil {
+			t.Errorf("Acquire: %v after %v", err, d)
+		}
+	})
+}
+
 // With a majority hung, every operation ends within the Timeout, whatever the nodes do with the
 // context, and the error has the reply of each node. An attempt without an answer is not Lost.
 func TestMajorityHungIsAnErrorInTime(t *testing.T) {

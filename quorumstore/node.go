@@ -41,7 +41,8 @@ type ballot[T any] struct {
 	open    int           // how many nodes have not replied
 	decided chan struct{} // closed when the replies are enough
 	over    bool          // further replies do not count
-	timer   *time.Timer   // ends the wait for them
+	until   time.Time     // the end of the wait for them
+	timer   *time.Timer   // has it end
 	hurried bool          // see within
 }
 
@@ -56,7 +57,7 @@ func ask[T any](
 	size := len(s.nodes)
 	b := &ballot[T]{
 		s: s, values: make([]T, size), errs: slices.Repeat([]error{errNoReply}, size),
-		open: size, decided: make(chan struct{}), timer: time.NewTimer(timeout),
+		open: size, decided: make(chan struct{}), until: time.Now().Add(timeout), timer: time.NewTimer(timeout),
 	}
 	limited, cancel := s.limit(ctx)
 	for i, n := range s.nodes {
@@ -95,11 +96,22 @@ func (s *Store) limit(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 }
 
-// within has the wait for further replies end after d. The first call counts. It is for count.
+// noteReply records whether a node has replied to a request, and how long that has taken.
+func (s *Store) noteReply(ctx context.Context, n *node, began time.Time, err error) {
+	silent := err != nil && ctx.Err() != nil
+	if n.silent.Store(silent); !silent {
+		s.mu.Lock()
+		s.slowest = max(s.slowest, time.Since(began))
+		s.mu.Unlock()
+	}
+}
+
+// within has the wait for further replies end after d, and no later than before. The first call
+// counts. It is for count.
 func (b *ballot[T]) within(d time.Duration) {
 	if !b.hurried {
 		b.hurried = true
-		b.timer.Reset(d)
+		b.timer.Reset(min(d, time.Until(b.until)))
 	}
 }
 

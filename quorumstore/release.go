@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -38,6 +39,7 @@ const (
 // late can end nothing but its own part.
 type part struct {
 	acquiring sync.WaitGroup // for the Acquire, if it went through this Store
+	repeats   atomic.Bool    // its release is sent again
 
 	// What is known when the Acquire has ended:
 	none    bool // the node has certainly nothing of it
@@ -133,7 +135,7 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) 
 		return false, nil
 	}
 	found, err := s.sendRelease(ctx, e, n)
-	if p.confirms(found, err) || n.pending.Load() > pendingLimit {
+	if p.confirms(found, err) || n.pending.Load() > pendingLimit || p.repeats.Swap(true) {
 		s.done(e)
 		return found, err
 	}
@@ -170,7 +172,8 @@ func (s *Store) sendRelease(ctx context.Context, e *entry, n *node) (bool, error
 		req.Keep = max(left, driver.MinTTL)
 	}
 	s.mu.Unlock()
+	began := time.Now()
 	found, err := n.Release(ctx, req)
-	n.silent.Store(err != nil && ctx.Err() != nil)
+	s.noteReply(ctx, n, began, err)
 	return found, err
 }

@@ -40,7 +40,7 @@ type Store struct {
 	closeOnce sync.Once
 
 	mu        sync.Mutex
-	slowest   time.Duration        // how long a node has taken to reply to an acquisition
+	slowest   time.Duration        // how long a node has taken to reply to an acquisition or release
 	clockLead int64                // of the nodes' clocks, as far as votes have shown it, in µs
 	entries   map[[2]string]*entry // by name and owner
 	most      int                  // the number of entries at which those that are over are removed
@@ -136,7 +136,7 @@ func (s *Store) checkUsable(ctx context.Context) error {
 const silentShare = 100
 
 // Close implements [driver.Store]. It waits for acquisitions and releases under way, for twice as
-// long as an acquisition has taken so far at most: a program that takes a lock for a moment would
+// long as one has taken so far at most: a program that takes a lock for a moment would
 // spend most of its time on a node that hangs. It closes the nodes only if Options.CloseStores is
 // set.
 func (s *Store) Close() (err error) {

@@ -39,7 +39,10 @@ func (m *Mailbox) Expect(name, owner string, d time.Duration) {
 	if m.fresh == nil {
 		m.fresh, m.tagged = map[entry]time.Time{}, map[string]taggedEntry{}
 	}
-	m.fresh[entry{name, owner}] = now.Add(d + time.Minute) // A late notice does no harm.
+	e, until := entry{name, owner}, now.Add(d+time.Minute) // A late notice does no harm.
+	if until.After(m.fresh[e]) {
+		m.fresh[e] = until
+	}
 	if len(m.fresh)+len(m.tagged) > m.purgeAt {
 		maps.DeleteFunc(m.fresh, func(_ entry, until time.Time) bool { return until.Before(now) })
 		maps.DeleteFunc(m.tagged, func(_ string, e taggedEntry) bool { return e.until.Before(now) })
@@ -66,7 +69,9 @@ func (m *Mailbox) Receive(tag, number string) {
 	token, err := strconv.ParseInt(number, 10, 64)
 	m.mu.Lock()
 	for e, until := range m.fresh {
-		m.tagged[m.Tag(e.name, e.owner)] = taggedEntry{e, until}
+		if tag := m.Tag(e.name, e.owner); until.After(m.tagged[tag].until) {
+			m.tagged[tag] = taggedEntry{e, until}
+		}
 	}
 	clear(m.fresh)
 	e, expected := m.tagged[tag]

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -51,4 +52,28 @@ func TestMailbox(t *testing.T) {
 	if told["name/a"] != 5 || told["name/b"] != 5 || len(told) != messages+2 {
 		t.Errorf("told %d, want a and b", len(told))
 	}
+}
+
+// A look for a moment does not shorten what is expected of a hold.
+func TestShortLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tagged := range []bool{false, true} {
+			m := Mailbox{Tag: func(name, owner string) string { return name + "/" + owner }}
+			told := 0
+			m.Notify(func(string, string, int64) { told++ })
+			m.Expect("name", "a", time.Hour)
+			if tagged {
+				m.Receive("name/b", "0")
+			}
+			m.Expect("name", "a", time.Second)
+			m.Receive("name/b", "0")
+			time.Sleep(2 * time.Minute)
+			for i := range 1100 {
+				m.Expect("name", strconv.Itoa(i), time.Minute)
+			}
+			if m.Receive("name/a", "0"); told != 1 {
+				t.Errorf("tagged %v: told %d times, want once", tagged, told)
+			}
+		}
+	})
 }
