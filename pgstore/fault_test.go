@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +163,30 @@ func TestBatchBesideOpenRow(t *testing.T) {
 		}
 	}
 	all.Wait()
+}
+
+// A row that stays locked costs no renewal beside it, and none of a row that comes free meanwhile.
+func TestRenewBesideOpenRow(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, openDatabase(t, "renewed_rows"))
+	states := map[string]driver.State{"a": driver.Held, "b": driver.Unknown, "c": driver.Held, "d": driver.Held}
+	var reqs []driver.RenewRequest
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		req, _ := grant(t, s, name, time.Minute)
+		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Minute})
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", name)
+		if name != "b" {
+			time.AfterFunc(300*time.Millisecond, func() { _ = tx.Rollback(context.Background()) })
+		}
+	}
+	entries, err := s.Renew(t.Context(), reqs)
+	for i, req := range reqs {
+		if entries[i].State != states[req.Name] || err == nil {
+			t.Errorf("%s: %v, %v, want %v", req.Name, entries[i].State, err, states[req.Name])
+		}
+	}
 }
 
 // A release beside a row that is open is as good as any when it is sent again, and one slow commit

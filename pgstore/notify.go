@@ -20,6 +20,9 @@ const (
 	// listenTimeout bounds the set-up of a connection that listens, and each test of it.
 	listenTimeout = 5 * time.Second
 
+	// tellTimeout bounds a notification. The answers that it follows wait for it.
+	tellTimeout = time.Second
+
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second
 
@@ -112,10 +115,12 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// tell sends the notices that a function of the server has returned, in a transaction of their own.
-// After an error the owners learn of it when they renew.
+// tell sends the notices that a function of the server has returned, in a transaction of their own,
+// also if ctx has ended. After an error the owners learn of it when they renew.
 func (s *Store) tell(ctx context.Context, told []string) {
 	if len(told) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		defer cancel()
 		_, _ = query(ctx, s, s.acquireInTime, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
 	}
 }

@@ -289,8 +289,12 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 				yield(driver.Record{}, err)
 				return
 			}
+			var told []string
 			for _, row := range rows {
-				s.tell(ctx, row.Told)
+				told = append(told, row.Told...)
+			}
+			s.tell(ctx, told)
+			for _, row := range rows {
 				for _, rec := range records(row.Held) {
 					if !yield(rec, nil) {
 						return

@@ -170,8 +170,8 @@ BEGIN
 END $$
 --
 -- Prolongs entries, and reports what each is now: held, waiting or lost. An entry whose row another
--- transaction has locked has no answer. With p_patient the function waits for such rows, and fails
--- if one does not come free in time.
+-- transaction has locked has no answer. With p_patient the function waits for such rows, until one
+-- has not come free in time.
 CREATE OR REPLACE FUNCTION renew(p_names text[], p_owners text[], p_tokens bigint[], p_ttls bigint[], p_patient boolean)
 RETURNS TABLE (item integer, outcome text, token bigint, told text[])
 @verb@ AS $$
@@ -188,7 +188,15 @@ BEGIN
         token := 0;
         told := '{}';
         IF p_patient THEN
-            PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
+            BEGIN
+                PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
+            EXCEPTION WHEN lock_not_available THEN
+                IF cardinality(p_names) = 1 THEN
+                    RAISE;
+                END IF;
+                p_patient := false; -- one wait is enough for all
+                CONTINUE;
+            END;
         END IF;
         SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
