@@ -55,7 +55,7 @@
 // its context, or at most a second after it, whatever the server, the network and the disk do. A
 // method may ignore a cancellation before the deadline, but not one before the call. Package
 // holdfast gives every call except List a deadline, unless Guarantees.InProcess. A Release sent
-// after an Acquire of the same owner has returned takes effect after it.
+// after the answer to an Acquire of the same owner takes effect after it.
 //
 // # Names, holders and metadata
 //
