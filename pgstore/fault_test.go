@@ -171,6 +171,7 @@ func TestRenewBesideOpenRow(t *testing.T) {
 	s := openAt(t, openDatabase(t, "renewed_rows"))
 	states := map[string]driver.State{"a": driver.Held, "b": driver.Unknown, "c": driver.Held, "d": driver.Held}
 	var reqs []driver.RenewRequest
+	var ended sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		req, _ := grant(t, s, name, time.Minute)
 		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Minute})
@@ -178,10 +179,14 @@ func TestRenewBesideOpenRow(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", name)
 		if name != "b" {
-			time.AfterFunc(300*time.Millisecond, func() { _ = tx.Rollback(context.Background()) })
+			ended.Go(func() {
+				time.Sleep(100 * time.Millisecond) // as a slow commit
+				_ = tx.Rollback(context.Background())
+			})
 		}
 	}
 	entries, err := s.Renew(t.Context(), reqs)
+	ended.Wait()
 	for i, req := range reqs {
 		if entries[i].State != states[req.Name] || err == nil {
 			t.Errorf("%s: %v, %v, want %v", req.Name, entries[i].State, err, states[req.Name])

@@ -86,7 +86,8 @@ func (s *Store) sql(text string) string { return strings.ReplaceAll(text, "@", s
 // call it at once, each time they start: if there is nothing to do it changes nothing.
 //
 // Migrate refuses a schema in which everybody may create, one that belongs to a user that is not to
-// be trusted, or that has objects of such a user, and tables with other columns than it makes. The
+// be trusted, or that has objects of such a user, and tables with other columns than it makes, with
+// a trigger or row security, or with another persistence. The
 // error names the difference and what to do. Trusted are superusers, the owner of the database, the
 // user of the store, and the roles that this user is a member of.
 //

@@ -21,7 +21,7 @@ const (
 	listenTimeout = 5 * time.Second
 
 	// tellTimeout bounds a notification. The answers that it follows wait for it.
-	tellTimeout = time.Second
+	tellTimeout = 500 * time.Millisecond
 
 	// listenPing is how often a connection that listens is tested.
 	listenPing = 20 * time.Second

@@ -26,6 +26,7 @@ func TestHandOver(t *testing.T) {
 	} {
 		schema := newSchema(t)
 		var clients []*holdfast.Client
+		spare := int64(0)
 		for range 2 {
 			s := New(pgtest.OpenPool(t, tt.url), &Options{Schema: schema, Listen: tt.listen})
 			clients = append(clients, holdfast.New(s, nil))
@@ -52,6 +53,10 @@ func TestHandOver(t *testing.T) {
 			}
 			times = append(times, time.Since(<-released))
 			_ = next.Release()
+			spare += clients[i%2].Store().(*Store).spare.Stat().AcquireCount() // of all before, too
+		}
+		if what == "direct" && spare > 5 {
+			t.Error("notices are sent on the spare connection, though the pool is free")
 		}
 		slices.Sort(times)
 		if times[2] > tt.within {

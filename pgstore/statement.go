@@ -28,7 +28,7 @@ const (
 type source func(context.Context) (*pgxpool.Conn, error)
 
 // acquireInTime is the pool as a source, or the spare connection if the pool has none free within a
-// second, or within half of the time of the call, so that no lock is lost while other work uses up
+// second, or within a part of the time of the call, so that no lock is lost while other work uses up
 // the pool. A spare connection of Options.Listen comes first, and the pool after it.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	from, other, patience := s.pool.Acquire, s.spare.Acquire, time.Second
@@ -36,7 +36,8 @@ func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 		from, other = other, from
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, (time.Until(deadline)-graceTime)/2)
+		left := time.Until(deadline)
+		patience = min(patience, max(left-graceTime, left/2)/2)
 	}
 	first, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -15,6 +15,7 @@ type Mailbox struct {
 
 	mu      sync.Mutex
 	fresh   map[entry]time.Time // those since the last message, and when they are over at the latest
+	tags    map[entry]string    // those that were there at a message
 	tagged  map[string]taggedEntry
 	purgeAt int // the number of entries at which those that are over are deleted
 }
@@ -34,32 +35,33 @@ func (m *Mailbox) Expect(name, owner string, d time.Duration) {
 		return
 	}
 	now := time.Now()
+	e, until := entry{name, owner}, now.Add(d+time.Minute) // A late notice does no harm.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fresh == nil {
-		m.fresh, m.tagged = map[entry]time.Time{}, map[string]taggedEntry{}
+		m.fresh, m.tags, m.tagged = map[entry]time.Time{}, map[entry]string{}, map[string]taggedEntry{}
 	}
-	e, until := entry{name, owner}, now.Add(d+time.Minute) // A late notice does no harm.
-	if until.After(m.fresh[e]) {
+	if tag, ok := m.tags[e]; !ok && until.After(m.fresh[e]) {
 		m.fresh[e] = until
+	} else if ok && until.After(m.tagged[tag].until) {
+		m.tagged[tag] = taggedEntry{e, until}
 	}
 	if len(m.fresh)+len(m.tagged) > m.purgeAt {
 		maps.DeleteFunc(m.fresh, func(_ entry, until time.Time) bool { return until.Before(now) })
+		maps.DeleteFunc(m.tags, func(_ entry, tag string) bool { return m.tagged[tag].until.Before(now) })
 		maps.DeleteFunc(m.tagged, func(_ string, e taggedEntry) bool { return e.until.Before(now) })
 		m.purgeAt = max(1000, 2*(len(m.fresh)+len(m.tagged)))
 	}
 }
 
-// Forget ends what Expect began. What was expected twice, with a message in between, may stay until
-// it is over.
+// Forget ends what Expect began.
 func (m *Mailbox) Forget(name, owner string) {
+	e := entry{name, owner}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, ok := m.fresh[entry{name, owner}]; ok {
-		delete(m.fresh, entry{name, owner})
-	} else if len(m.tagged) > 0 {
-		delete(m.tagged, m.Tag(name, owner))
-	}
+	delete(m.fresh, e)
+	delete(m.tagged, m.tags[e])
+	delete(m.tags, e)
 }
 
 // Receive passes on a message: the tag of an entry, and a token or 0 as text. Others may be able to
@@ -69,9 +71,8 @@ func (m *Mailbox) Receive(tag, number string) {
 	token, err := strconv.ParseInt(number, 10, 64)
 	m.mu.Lock()
 	for e, until := range m.fresh {
-		if tag := m.Tag(e.name, e.owner); until.After(m.tagged[tag].until) {
-			m.tagged[tag] = taggedEntry{e, until}
-		}
+		tag := m.Tag(e.name, e.owner)
+		m.tags[e], m.tagged[tag] = tag, taggedEntry{e, until}
 	}
 	clear(m.fresh)
 	e, expected := m.tagged[tag]

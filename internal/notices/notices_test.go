@@ -38,6 +38,7 @@ func TestMailbox(t *testing.T) {
 		m.Expect("name", owner, time.Minute)
 		if i < messages {
 			m.Receive("name/"+owner, "0")
+			m.Expect("name", owner, time.Minute) // It is renewed.
 		}
 		m.Forget("name", owner)
 	}

@@ -23,7 +23,7 @@ BEGIN
         SELECT c.oid, replace(c.relname, 'places', 'holds') AS form, c.relkind, c.relpersistence = CASE c.relname WHEN 'places' THEN 'u' ELSE 'p' END AND NOT c.relrowsecurity AS plain,
                string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
           FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-         WHERE c.relnamespace = v_schema AND c.relname IN ('locks', 'holds', 'places') GROUP BY c.oid
+         WHERE c.relnamespace = v_schema AND c.relname IN ('locks', 'holds', 'places') GROUP BY c.oid, c.relname, c.relkind, c.relpersistence, c.relrowsecurity -- as 13 wants it
     ), faults (place, fault) AS (
         SELECT 1, format('the schema belongs to %I, who could run code with the rights of everybody who locks: migrate as that user, if it is to be trusted, or use another schema', n.nspowner::regrole::text)
           FROM pg_namespace AS n WHERE n.oid = v_schema AND n.nspowner NOT IN (SELECT oid FROM trusted)
@@ -46,7 +46,7 @@ BEGIN
         SELECT 5, format('the table %s has the columns %s in the place of %s: drop it, if no lock is held, or use another schema', t.oid::regclass, t.columns, e.columns)
           FROM tables AS t JOIN expected AS e ON e.name = t.form WHERE t.relkind <> 'r' OR t.columns IS DISTINCT FROM e.columns
         UNION ALL
-        SELECT 6, format('the table %s has a trigger or row security, or is not as durable as Migrate makes it: undo that, or drop it, if no lock is held', t.oid::regclass)
+        SELECT 6, format('the table %s has a trigger or row security, or another persistence than Migrate gives it: undo that, or drop it, if no lock is held', t.oid::regclass)
           FROM tables AS t WHERE NOT t.plain OR EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.oid AND NOT g.tgisinternal)
     )
     SELECT f.fault INTO v_fault FROM faults AS f ORDER BY f.place, f.fault LIMIT 1;

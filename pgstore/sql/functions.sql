@@ -188,15 +188,16 @@ BEGIN
         token := 0;
         told := '{}';
         IF p_patient THEN
-            BEGIN
+            IF cardinality(p_names) = 1 THEN
                 PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
-            EXCEPTION WHEN lock_not_available THEN
-                IF cardinality(p_names) = 1 THEN
-                    RAISE;
-                END IF;
-                p_patient := false; -- one wait is enough for all
-                CONTINUE;
-            END;
+            ELSE
+                BEGIN
+                    PERFORM FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE;
+                EXCEPTION WHEN lock_not_available THEN
+                    p_patient := false; -- one wait is enough for all
+                    CONTINUE;
+                END;
+            END IF;
         END IF;
         SELECT l.others INTO v_others FROM locks AS l WHERE l.name = r.name FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
