@@ -181,6 +181,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 	s.notices.Expect(req.Name, req.Owner, max(req.TTL, req.Place))
 	c := &call{name: req.Name, owner: req.Owner, req: req}
 	if err := do(ctx, s.acquires, c); err != nil {
+		if driver.IsNotApplied(err) {
+			s.notices.Forget(req.Name, req.Owner)
+		}
 		return res, err
 	}
 	s.maybeSweep()
@@ -191,7 +194,9 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		err = fmt.Errorf("%w: the floor of the token is more than %v above the server's clock", driver.ErrInvalid, driver.MaxLead)
 	case "held", "waiting":
 		res = driver.Result{Granted: c.answer.outcome == "held", Waiting: c.answer.outcome == "waiting", Token: c.answer.token}
-		s.listening.Do(func() { s.goBackground(s.listen) })
+		if !s.notices.None() { // as at a node of a quorum
+			s.listening.Do(func() { s.goBackground(s.listen) })
+		}
 	}
 	if !res.Granted && !res.Waiting {
 		s.notices.Forget(req.Name, req.Owner)

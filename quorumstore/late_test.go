@@ -46,14 +46,14 @@ func TestReleaseIsRepeatedOnce(t *testing.T) {
 		req.TTL = time.Hour
 		for _, conn := range conns {
 			conn.Set(faultstore.Acquire, faultstore.Hang)
-			conn.Set(faultstore.Release, faultstore.Hang)
+			conn.Set(faultstore.Release, faultstore.Refuse)
 		}
 		if res, err := s.Acquire(t.Context(), req); err == nil {
 			t.Fatalf("Acquire without a node: %+v", res)
 		}
 		for range 20 {
-			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil {
-				t.Fatal("a release without a node is confirmed")
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err == nil || driver.IsNotApplied(err) {
+				t.Fatalf("a release without a node, which is sent again: %v", err)
 			}
 		}
 		for _, most := range []int64{4, 0} {

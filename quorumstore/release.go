@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -101,7 +102,11 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (bool, e
 	case without > s.minority():
 		return false, nil
 	}
-	return false, b.err("not confirmed")
+	e := b.err("not confirmed")
+	if errors.Is(e, driver.ErrNotApplied) {
+		e.causes = nil // It is sent again, and may be applied before its caller does that.
+	}
+	return false, e
 }
 
 // release ends the entry of an owner at all nodes, waits for enough replies up to the timeout, and

@@ -81,14 +81,19 @@ func (s *session) do(ctx context.Context, c *call) error {
 func (s *session) send(ctx context.Context, calls []*call) {
 	st := s.store
 	current := func(c *call) bool { return st.owners[c.entry.owned] == c.entry }
-	st.mu.Lock()
-	over := !slices.ContainsFunc(calls, current)
-	st.mu.Unlock()
-	if over { // The session may be another's by now, and wait for long.
+	over := func() bool {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return !slices.ContainsFunc(calls, current)
+	}
+	if over() { // The session may be another's by now, and wait for long.
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if over() { // It was lost meanwhile.
+		return
+	}
 	err := s.ready(slices.MaxFunc(calls, func(c, d *call) int { return cmp.Compare(c.ttl, d.ttl) }).ttl)
 	st.mu.Lock()
 	sent := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
