@@ -131,6 +131,7 @@ func TestEarlierEdition(t *testing.T) {
 	}
 	text.Reset()
 	s = New(pgtest.OpenPool(t, pgtest.Postgres().URL("postgres")), &Options{Schema: "earlier", Listen: "postgres://127.0.0.1:1/x"})
+	defer s.Notify(func(string, string, int64) {})() // Otherwise it need not listen.
 	grant(t, s, "name", time.Minute)
 	time.Sleep(time.Second) // It tries twice.
 	if err := s.Close(); err != nil || !strings.Contains(text.String(), "cannot listen") {
