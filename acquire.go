@@ -179,8 +179,8 @@ func (l *lease) run() error {
 }
 
 // ask requests an entry for a new owner. The reading sent is not after the sending. If the lease
-// can be passed on to the line, the entry gets tokens for that. The reading that it returns does not
-// count a suspend since sent, as if that came after the grant: Err and the Context show it.
+// can be passed on to the line, the entry gets tokens for that. The reading that it returns does
+// not count a suspend since sent, as if that came after the grant: Err and the Context show it.
 func (l *lease) ask(sent time.Duration) (now time.Duration) {
 	c, o, q := l.c, &l.options, l.queue
 	r := sentRequest{l: l, state: unsent, sent: sent, asked: cmp.Or(l.place, o.TTL)}

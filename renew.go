@@ -31,8 +31,8 @@ func (c *Client) checkLeases() {
 		return
 	}
 	now := c.clock.now()
-	// Leases share a request, which has the shortest of their timeouts, if these differ by less than
-	// a factor of two: so a lock of a short TTL never costs one of a long TTL.
+	// Leases share a request, which has the shortest of their timeouts, if these differ by less
+	// than a factor of two: so a lock of a short TTL never costs one of a long TTL.
 	groups := map[int][]*lease{}
 	for {
 		l, window := s.heap[0], time.Duration(0)

@@ -85,8 +85,8 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 	}
 }
 
-// prolong requests a lease, or keeps it alive, for which the caller has the turn. One that cannot be
-// kept alive is given up. What is certain counts from before the request.
+// prolong requests a lease, or keeps it alive, for which the caller has the turn. One that cannot
+// be kept alive is given up. What is certain counts from before the request.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
 	var certain time.Time
 	err := s.send(ctx, true, func(ctx context.Context) (err error) {

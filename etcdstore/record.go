@@ -78,8 +78,8 @@ type queue struct {
 	own      *record // of the owner for whom it was read, or nil
 }
 
-// decodeQueue returns the queue of a name for an owner by its keys, as they were read at a revision.
-// A record that is as it is known is not decoded again.
+// decodeQueue returns the queue of a name for an owner by its keys, as they were read at a
+// revision. A record that is as it is known is not decoded again.
 func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string, known *record) (queue, error) {
 	q, hash := queue{revision: revision}, hashOf(owner)
 	for _, kv := range kvs {

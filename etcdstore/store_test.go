@@ -972,8 +972,8 @@ func TestRestoredSnapshot(t *testing.T) {
 }
 
 // A cluster without space grants nothing, which it does not report as held, and still renews and
-// releases. A lease whose time is over costs no renewal of what has another one. A hold that came by
-// its turn is not prolonged beyond the time of its place.
+// releases. A lease whose time is over costs no renewal of what has another one. A hold that came
+// by its turn is not prolonged beyond the time of its place.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	s := open(t, servers.StartEtcd(t, "--quota-backend-bytes", "2097152"))

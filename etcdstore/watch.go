@@ -14,8 +14,8 @@ import (
 const watchDelay = 50 * time.Millisecond
 
 // watch has the owner of an entry notified once: when a place becomes a hold, when the entry may
-// have ended other than by its owner, or a second after the watch has failed. The Renew that follows
-// has the entry watched again. The queue ends with the entry. The caller holds s.mu.
+// have ended other than by its owner, or a second after the watch has failed. The Renew that
+// follows has the entry watched again. The queue ends with the entry. The caller holds s.mu.
 //
 // An exclusive place waits for all entries ahead of it: the last of them is watched, so that each
 // event is for one place. If there were others, the Renew tells whether they have ended. For any

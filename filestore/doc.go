@@ -13,9 +13,9 @@
 // free from then on, and its places count no more. Waiters look for that, and for what has ended by
 // its time: the first every 0.1 s, the second every 0.4 s, the eighth every 6.4 s, those behind
 // every 10 s at most. So after the first waiters have died, too, the next may look only after 10 s.
-// Each of a hundred in one Store looks once a second at most. A process that hangs or is stopped keeps its
-// locks until their TTL, and a place for 30 s at most. A detached hold, and a keep, outlive their
-// process.
+// Each of a hundred in one Store looks once a second at most. A process that hangs or is stopped
+// keeps its locks until their TTL, and a place for 30 s at most. A detached hold, and a keep,
+// outlive their process.
 //
 // Restart of the host: all locks are free, and so are names that were kept after a release. A host
 // whose clock begins at the same time of day at each boot must first use the folder sooner after

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// notApplied returns the error of a request that has changed nothing: what was done with which file.
-// An error that says what is wrong stays as it is.
+// notApplied returns the error of a request that has changed nothing: what was done with which
+// file. An error that says what is wrong stays as it is.
 func notApplied(verb, path string, err error) error {
 	if driver.Permanent(err) {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// A state is a request, and what it finds of its name under the kernel lock of the shard. Lookup and
-// Break have no owner. List has no name either: it is for all of a shard.
+// A state is a request, and what it finds of its name under the kernel lock of the shard. Lookup
+// and Break have no owner. List has no name either: it is for all of a shard.
 type state struct {
 	number      int // of the shard
 	name, owner string

@@ -25,9 +25,9 @@
 // Waiters are served in the order in which they came, over all processes. The transaction that ends
 // a hold, or finds that its time is over, gives the lock to those whose turn it is. After that
 // transaction their Stores are notified, each on the one connection by which it listens, which it
-// makes 100 ms after its first entry. When a hold is broken, the Store that acquired it is notified;
-// a Client that has adopted it learns of that at its next renewal. A notification that is lost
-// costs a waiter a third of the time of its place.
+// makes 100 ms after its first entry. When a hold is broken, the Store that acquired it is
+// notified; a Client that has adopted it learns of that at its next renewal. A notification that is
+// lost costs a waiter a third of the time of its place.
 //
 // # Other languages
 //

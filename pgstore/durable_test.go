@@ -129,7 +129,8 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 
 // After a crash of the server every hold is there, with its token, and so is every keep, every
 // break, and every admission, even the last thing that the server did; places are gone, all at
-// once. Tokens go on rising. A plain release may be undone, until another has been granted the lock.
+// once. Tokens go on rising. A plain release may be undone, until another has been granted the
+// lock.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := lazyServer(t)

@@ -115,11 +115,11 @@ func (s *Store) forward(conn *pgx.Conn) {
 	}
 }
 
-// tell sends the notices that a function of the server has returned, in a transaction of their own,
-// also if ctx has ended. After an error the owners learn of it when they renew.
+// tell sends the notices that a function of the server has returned, in a transaction of their own.
+// After an error the owners learn of it when they renew.
 func (s *Store) tell(ctx context.Context, told []string) {
 	if len(told) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
 		_, _ = query(ctx, s, s.acquireInTime, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
 	}

@@ -28,8 +28,8 @@ const (
 type source func(context.Context) (*pgxpool.Conn, error)
 
 // acquireInTime is the pool as a source, or the spare connection if the pool has none free within a
-// second, or within a part of the time of the call, so that no lock is lost while other work uses up
-// the pool. A spare connection of Options.Listen comes first, and the pool after it.
+// second, or within a part of the time of the call, so that no lock is lost while other work uses
+// up the pool. A spare connection of Options.Listen comes first, and the pool after it.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	from, other, patience := s.pool.Acquire, s.spare.Acquire, time.Second
 	if s.direct != nil {

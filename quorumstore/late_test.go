@@ -36,8 +36,8 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// However often a release is made that nobody confirms, each node is sent it by one loop, which ends
-// when the entry must have ended.
+// However often a release is made that nobody confirms, each node is sent it by one loop, which
+// ends when the entry must have ended.
 func TestReleaseIsRepeatedOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c cluster) {
 		conns := c.connect()

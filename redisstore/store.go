@@ -17,7 +17,8 @@ const DefaultPrefix = "lock:"
 // Options change how a store works. The zero value and nil are the defaults.
 type Options struct {
 	// Prefix is put in front of a lock's name to make its key. "" means [DefaultPrefix]. All
-	// programs that are to exclude each other need the same. It is UTF-8 without control characters.
+	// programs that are to exclude each other need the same. It is UTF-8 without control
+	// characters.
 	Prefix string
 
 	// NoPrefix makes the name of a lock its key, and ignores Prefix.

@@ -60,8 +60,8 @@
 // In a bucket with versions each write leaves one: a rule should delete those that are not current.
 //
 // Tried: versitygw 1.8.0 with files, and gofakes3 1.2.0. Not tried: Amazon S3 and Cloudflare R2,
-// whose documentation has both conditions of a PUT; MinIO. Not suitable: Google Cloud Storage, whose
-// conditions of a PUT have other names, by its documentation.
+// whose documentation has both conditions of a PUT; MinIO. Not suitable: Google Cloud Storage,
+// whose conditions of a PUT have other names, by its documentation.
 //
 // The package is a module of its own, so that programs without it do not depend on the client of
 // S3. The command holdfast executes the one with this store, if that is installed:
@@ -73,8 +73,8 @@
 //	s3://bucket/prefix?region=eu-north-1
 //	s3://bucket/prefix?endpoint=http://127.0.0.1:7070&path_style=true
 //
-// All parameters are optional. The prefix is holdfast/ by default. Credentials, and a region that is
-// not in the URL, are those of the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION and so
-// on), the files of AWS, or the machine. With an endpoint, path_style is true and the region
+// All parameters are optional. The prefix is holdfast/ by default. Credentials, and a region that
+// is not in the URL, are those of the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION and
+// so on), the files of AWS, or the machine. With an endpoint, path_style is true and the region
 // us-east-1 by default.
 package s3store

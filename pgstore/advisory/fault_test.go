@@ -216,8 +216,8 @@ func TestRenewalAsksTheServer(t *testing.T) {
 	}
 }
 
-// An attempt at a name that is held, given up and released before it has a reply, frees nothing, and
-// does not wait.
+// An attempt at a name that is held, given up and released before it has a reply, frees nothing,
+// and does not wait.
 func TestReleaseBehindARefusal(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.Start(t, pgtest.Postgres().Addr)
@@ -619,7 +619,9 @@ func TestGivenUpAsTheSessionEnds(t *testing.T) {
 	t.Parallel()
 	s, other := open(t, pgtest.Postgres().Addr, keysOf(t)), open(t, pgtest.Postgres().Addr, keysOf(t))
 	release(t, s, grant(t, s, "name", time.Minute))
-	time.Sleep(1100 * time.Millisecond) // Such a session is looked at before it is used.
+	s.sessions[0].mu.Lock()
+	s.sessions[0].used = time.Time{} // Such a session is looked at before it is used.
+	s.sessions[0].mu.Unlock()
 	endSession(t, s, other)
 	c := attempt(t, s, "name")
 	s.mu.Lock()

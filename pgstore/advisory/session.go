@@ -334,8 +334,8 @@ func transport(conn *pgx.Conn) net.Conn {
 	return raw
 }
 
-// Connections returns duplicates of the descriptors of the connections, except of sessions that wait
-// for a lock. The caller closes them, and must neither read nor write them. If this process is
+// Connections returns duplicates of the descriptors of the connections, except of sessions that
+// wait for a lock. The caller closes them, and must neither read nor write them. If this process is
 // killed, its locks last until each process that was given a duplicate has closed it, the server's
 // idle_session_timeout is over, or the server or the network ends the connection. On Windows
 // Connections returns an error.

@@ -27,9 +27,10 @@ type TxOptions struct {
 // LockTx waits in the server, in the order of arrival, until the lock is free, the server finds a
 // deadlock (SQLSTATE 40P01), or lock_timeout or statement_timeout is over. Set one of these rather
 // than a deadline of ctx, at whose end the client library closes the connection. After an error of
-// the server, a standby's too, the lock is not held, and the transaction must be rolled back. A name
-// that Keys refuses is ErrInvalid, and changes nothing. The server can neither vacuum rows that an
-// open transaction may see nor finish a CREATE INDEX CONCURRENTLY: hold it for less than minutes.
+// the server, a standby's too, the lock is not held, and the transaction must be rolled back. A
+// name that Keys refuses is ErrInvalid, and changes nothing. The server can neither vacuum rows
+// that an open transaction may see nor finish a CREATE INDEX CONCURRENTLY: hold it for less than
+// minutes.
 func LockTx(ctx context.Context, tx pgx.Tx, name string, opts *TxOptions) error {
 	_, err := lockInTx(ctx, tx, name, opts, false)
 	return err

@@ -1,7 +1,7 @@
 -- Refuses a schema in which somebody who is not trusted could run code with the rights of those who
 -- use the locks, and tables with other columns than those of tables.sql, or that may hide or forget
--- rows. Trusted are superusers, the owner of the database, the current user, and the roles that this
--- user is a member of, unless it is a superuser, who is a member of all.
+-- rows. Trusted are superusers, the owner of the database, the current user, and the roles that
+-- this user is a member of, unless it is a superuser, who is a member of all.
 DO $$
 DECLARE
     v_schema CONSTANT oid := pg_catalog.to_regnamespace(@schema_literal@);
