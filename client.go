@@ -269,7 +269,7 @@ func Open(ctx context.Context, rawURL string, config *Config) (*Client, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil { // It quotes the URL, and with it perhaps a password.
 		_, err = driver.Lookup("")
-		return nil, fmt.Errorf("holdfast: open store: %w; in a password, characters other than letters and digits are written as %%40 for @", err)
+		return nil, fmt.Errorf("holdfast: open store: the URL cannot be read: %w; in a password, characters other than letters and digits are written as %%40 for @", err)
 	}
 	open, err := driver.Lookup(u.Scheme)
 	if err != nil {

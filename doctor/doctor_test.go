@@ -188,7 +188,8 @@ func TestTable(t *testing.T) {
 		}
 		execute(tt.mend)
 	}
-	execute("SELECT pg_reload_conf()")
+	execute("CREATE ROLE stranger LOGIN; SELECT pg_reload_conf()")
+	mustBe(t, "no right to the schema", examine(t, strings.Replace(url, "postgres@", "stranger@", 1)), ill{"probe": doctor.Failure})
 	standby := servers.StartPostgresStandby(t, server, "behind")
 	mustBe(t, "standby", examine(t, standby.URL("postgres")), ill{"postgres.writable": doctor.Failure, "probe": doctor.Failure})
 	if f := examine(t, url)["postgres.standbys"]; f.Severity != doctor.Warning {

@@ -42,7 +42,7 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 		var standby, unlogged, logged bool
 		var readOnly, fsync, pages, commit, names, creators, secured string
 		var replicas int
-		if err := conn.QueryRow(ctx, tableQuery, pgx.QueryExecModeSimpleProtocol, store.Schema()+".locks").Scan(
+		if err := conn.QueryRow(ctx, tableQuery, pgx.QueryExecModeSimpleProtocol, store.Schema()).Scan(
 			&standby, &readOnly, &fsync, &pages, &commit, &names, &replicas, &logged, &unlogged, &creators, &secured); err != nil {
 			return err
 		}
@@ -70,8 +70,8 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 	return all, err
 }
 
-// tableQuery reads the state of the server and of the table $1. A logical slot, an archiver and a
-// backup are no standbys.
+// tableQuery reads the state of the server, and of the table in the schema $1 also for a user who has
+// no right to that schema. A logical slot, an archiver and a backup are no standbys.
 const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 	(SELECT count(*)::int FROM pg_stat_replication AS r WHERE coalesce(r.state NOT IN ('backup', 'startup'), true)
@@ -83,7 +83,7 @@ const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transac
 		WHERE n.oid = c.relnamespace AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND NOT coalesce(r.rolsuper, false)), ''),
 	concat_ws(', ', CASE WHEN row_security_active(c.oid) THEN 'row-level security is active' END,
 		(SELECT string_agg(g.tgname::text, ', ') FROM pg_trigger AS g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D'))
-	FROM (SELECT to_regclass($1::text) AS oid) AS t LEFT JOIN pg_class AS c ON c.oid = t.oid`
+	FROM (SELECT to_regnamespace($1::text) AS oid) AS t LEFT JOIN pg_class AS c ON c.relnamespace = t.oid AND c.relname = 'locks'`
 
 // examineAdvisory makes a connection as those for locks. Whether the server, what is in the path to
 // it and the sequence of tokens are fit, the probe shows.

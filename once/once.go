@@ -34,7 +34,7 @@ type Options struct {
 	AtMostOnce bool
 
 	// MaxHold ends a run that takes longer: its context ends, the error matches
-	// holdfast.ErrMaxHold, and the run does not count. 0 means no limit.
+	// holdfast.ErrMaxHold, and the run counts only if it was being recorded. 0 means no limit.
 	MaxHold time.Duration
 
 	// Metadata is part of the lock of a running job, and shown by lookups of it. The bounds are
@@ -52,7 +52,7 @@ type Options struct {
 // Do returns an error
 //   - if the store could not be reached,
 //   - if the work returned one,
-//   - if the lock was not held until the work had returned (holdfast.ErrLost, or
+//   - if the lock was not held until the run was recorded (holdfast.ErrLost, or
 //     holdfast.ErrReleased after Client.Close or ReleaseAll),
 //   - if the release of the lock was not confirmed (holdfast.ErrUnavailable; the run counts all the
 //     same),

@@ -37,7 +37,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 	}
 	switch {
 	case req.Limit > 1 || req.Tokens > 1:
-		return none, fmt.Errorf("%w by a quorum: a Limit or several Tokens", driver.ErrUnsupported)
+		return none, fmt.Errorf("%w, a quorum: a Limit or several Tokens", driver.ErrUnsupported)
 	case req.Floor > 0 && req.Place > 0:
 		return none, fmt.Errorf("%w: a floor with a place", driver.ErrInvalid)
 	}

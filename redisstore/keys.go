@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// A lock is a key of exactly prefix + name, with the value that the package comment describes. That
-// of a keep has the hash of the owner behind released:, and that of holds beside each other, a line
-// each, the limits that they have and how many have each; it is the truth: without it, these holds
-// are over. The other keys of a lock are:
+// A lock is the key prefix + name. Without that key nobody holds the lock, whatever the other keys
+// have. The package comment describes the value of an exclusive hold. That of a keep has released:
+// and the hash of the owner in place of the owner. That of shared and limited holds is shared: and a
+// line for each limit, with how many holds have it. The other keys of a lock are:
 //
-//   - queue, a sorted set of owners: of places by their tokens, and of holds and keeps beside each
-//     other by their ends in ms, as numbers below zero,
-//   - entries, a hash of what all of these have, by owner.
+//   - queue, a sorted set of owners. The score of a place is its token, and that of a hold or keep
+//     its end in ms, as a number below zero,
+//   - entries, a hash by owner, of all that is in the queue: see lua/queue.lua.
 //
 // The counter rises with every request, to the server's clock if it can, and is never raised by a
 // floor: a floor for one lock changes nothing for the others, so the servers of a quorum, which see

@@ -99,7 +99,8 @@ var faultCases = []faultCase{
 // promiseScript runs the lock's first run beside a stranger, a process of the same group, and then
 // the second, whose command looks for what is left of the first. It prints what is wrong.
 const promiseScript = `
-run() { exec $UNSHARE holdfast run x --ttl 4s --kill-after 100ms "$@" -- env TAG=$ID sh ./tree; }
+run() { exec holdfast run x --ttl 4s --kill-after 100ms "$@" -- env TAG=$ID sh ./tree; }
+export -f run
 check='grep -lszFx "$0" /proc/[0-9]*/environ && exit 1; ! grep -s State:.[^Z] /proc/$(cat foreign 2>/dev/null)/status'
 second() { holdfast run x --ttl 4s --kill-after 100ms -- sh -c "$check" TAG=$ID & second=$!; }
 perl -e '
@@ -107,7 +108,7 @@ perl -e '
 	open F, ">strange"; sleep 1 until getppid == 1' & stranger=$!
 until test -e strange; do sleep .01; done
 
-(ulimit -u ${LIMIT:-80}; eval "$START") >out 2>err & first=$!
+$UNSHARE bash -c 'ulimit -u ${LIMIT:-80}; eval "$START"' >out 2>err & first=$!
 until test $(grep -c ^up out) -ge 3; do sleep .01; kill -0 $first || exit; done
 read supervisor command <pids; parent=$(ps -o ppid= -p $supervisor | tr -d ' ')
 test $BEFORE = true || { second; sleep .0$((RANDOM % 10)); }
@@ -171,7 +172,7 @@ func testPromise(t *testing.T, program string, number int, b faultCase, tree tre
 			uid := uint32(60000 + number%5000)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 			cmd.Env = append(cmd.Env, "FOREIGN="+filepath.Dir(program)+"/foreign --reuid 0")
-		} else { // whose limit of processes is that of a user of a namespace then
+		} else { // The limit does not count the user's other processes then.
 			cmd.Env = append(cmd.Env, "UNSHARE=unshare --user --map-current-user")
 		}
 		cmd.Dir, cmd.WaitDelay = dir, time.Second

@@ -85,11 +85,11 @@ func (r *runCommand) runUnderLock(
 		_ = lock.Extend(sup.Context(), r.ttl)
 	}
 	command, err := r.buildCommand(path, client, lock)
-	if err != nil {
-		return supervise.Result{}, err
-	}
 	for _, f := range command.Pin {
 		defer f.Close() // nothing was written
+	}
+	if err != nil {
+		return supervise.Result{}, err
 	}
 	return sup.Run(command, lock)
 }
@@ -104,12 +104,13 @@ func holderName(sup *supervise.Supervisor) string {
 	return fmt.Sprintf("%s/%d/%s", host, sup.Parent(), rand.Text()[:8])
 }
 
-// buildCommand returns the command, with the variables that describe its lock.
-func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *holdfast.Lock) (*supervise.Command, error) {
+// buildCommand returns the command, with the variables that describe its lock. The caller closes
+// the files of Pin, also after an error.
+func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *holdfast.Lock) (cmd *supervise.Command, err error) {
 	_ = os.Setenv("HOLDFAST_NAME", lock.Name()) // They contain no NUL.
 	_ = os.Setenv("HOLDFAST_TOKEN", fmt.Sprint(lock.Token()))
 	_ = os.Setenv("HOLDFAST_HOLDER", lock.Holder())
-	cmd := &supervise.Command{Path: path, Args: r.command, Env: os.Environ(), OnLost: r.onLost, KillAfter: r.killAfter}
+	cmd = &supervise.Command{Path: path, Args: r.command, Env: os.Environ(), OnLost: r.onLost, KillAfter: r.killAfter}
 	// Some stores have a session that lasts as long as a file is open: while any descendant has
 	// inherited the file the lock is not free before its TTL, even if both processes are
 	// killed.
@@ -122,12 +123,9 @@ func (r *runCommand) buildCommand(path string, client *holdfast.Client, lock *ho
 	// killed the processes that the supervisor has left behind. On Windows there is no parent
 	// process.
 	if store, ok := client.Store().(interface{ Connections() ([]*os.File, error) }); ok && runtime.GOOS != "windows" {
-		var err error
-		if cmd.Pin, err = store.Connections(); err != nil {
-			return nil, err
-		}
+		cmd.Pin, err = store.Connections()
 	}
-	return cmd, nil
+	return cmd, err
 }
 
 // acquireFailed explains why there is no lock.

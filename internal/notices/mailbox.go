@@ -27,9 +27,9 @@ type taggedEntry struct {
 	until time.Time
 }
 
-// Expect has the notices of an entry passed on for d and a minute. Without a function to pass them
-// to, as at a node of a quorum, that is not worth its cost. Nor is its tag, which costs more than
-// all else here, before a message comes: most entries have ended by then.
+// Expect has the notices of an entry passed on for d and a minute. It does nothing if there is no
+// function to pass them to, as at a node of a quorum. The tag of an entry is computed when the next
+// message comes: it costs more than all else here, and most entries have ended before that.
 func (m *Mailbox) Expect(name, owner string, d time.Duration) {
 	if m.None() {
 		return

@@ -1,7 +1,7 @@
--- What all scripts begin with. Each is head.lua, the file of its verb with queue.lua in it, and
--- tail.lua, which calls the function `verb` for each lock. What is usual is done, and returned,
--- before the rule is made: that takes longer than most runs. Before all of it is a line
--- that sets `offset`, how many keys are before those of the locks.
+-- A script is a line that sets `offset`, how many keys are before those of the locks; head.lua; the
+-- file of its verb with queue.lua in it; and tail.lua, which calls the function `verb` for each lock
+-- that has no answer yet. The file of a verb does and answers the usual case itself, at its top: to
+-- make the functions of queue.lua takes longer than that.
 --
 -- KEYS: of Acquire, the counter and the tokens ahead of it; then all locks, their queues, and their
 -- entries; last, with a restart guard, its marker. keys.go describes them. ARGV: what the calls of

@@ -1,6 +1,6 @@
--- An entry has an owner, a kind (h a hold, k a keep, p a place), its end in ms, which is its last
--- ms, token, limit, and the rest: tokens, space, channel of its client; seconds and µs of its
--- begin, holder and metadata, each on a line.
+-- An entry has an owner; a kind: h a hold, k a keep, p a place; the last ms in which it is alive; a
+-- token; a limit; and the rest, a text of lines: how many tokens it has, and the channel of its
+-- client; the seconds of its begin; the µs of that; the holder; the metadata, if there is any.
 
 -- newRule makes the rule of a name's queue, for the first lock of a run that needs it. Package
 -- lockqueue has it in Go.
