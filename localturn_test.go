@@ -73,7 +73,8 @@ func holdInTurn(t *testing.T, c *holdfast.Client, hold time.Duration, options ..
 }
 
 // Only holds with the same plain options are passed on, within the turn and the tokens of the
-// store.
+// store; and not a lease whose renewal is in flight or has failed: the next holder would have less
+// time than one that was granted the lock.
 func TestWhatIsPassedOn(t *testing.T) {
 	plain := &holdfast.Options{}
 	three, four := []*holdfast.Options{plain, plain, plain}, []*holdfast.Options{plain, plain, plain, plain}
@@ -81,6 +82,7 @@ func TestWhatIsPassedOn(t *testing.T) {
 	with := func(value string) *holdfast.Options {
 		return &holdfast.Options{Metadata: map[string]string{"k": value}}
 	}
+	renewals := map[string]faultstore.Fault{"a renewal in flight": far(5 * time.Second), "a renewal that failed": faultstore.Refuse}
 	for what, c := range map[string]struct {
 		options  []*holdfast.Options
 		requests int
@@ -101,45 +103,22 @@ func TestWhatIsPassedOn(t *testing.T) {
 		"NoRenew":                  {between(holdfast.Options{NoRenew: true}), 3, 0, 0},
 		"Reentrant":                {between(holdfast.Options{Reentrant: true}), 3, 0, 0},
 		"Detached":                 {between(holdfast.Options{Detached: true}), 3, 0, 0},
+		"a renewal that was due":   {three[1:], 1, time.Hour, 10*time.Second + ms},
+		"a renewal in flight":      {three[1:], 2, time.Hour, 10*time.Second + ms},
+		"a renewal that failed":    {three[1:], 2, time.Hour, 11 * time.Second},
 	} {
 		virtualRun(t, what, func(t *testing.T, _ context.Context) {
 			store := faultstore.Wrap(memstore.New())
 			if what == "a store of single tokens" {
 				store.Bend(faultstore.Bent(func(can *driver.Guarantees) { can.Tokens = 0 }))
 			}
+			store.Set(faultstore.Renew, renewals[what])
 			client := open(t, store, &holdfast.Config{LocalTurn: c.turn})
 			holdInTurn(t, client, c.hold, c.options...)
 			if requests := store.Calls(faultstore.Acquire) - 1; requests != c.requests {
 				t.Errorf("%d requests, want %d", requests, c.requests)
 			}
 			free(t, client, "a")
-		})
-	}
-}
-
-// A lease whose renewal is due, in flight or failed is not passed on: the next holder would have
-// less time than one that was granted the lock.
-func TestRenewalEndsALocalTurn(t *testing.T) {
-	for _, c := range []struct {
-		what  string
-		renew faultstore.Fault
-		hold  time.Duration
-	}{
-		{"due", nil, 10*time.Second + ms}, // and answered
-		{"in flight", far(5 * time.Second), 10*time.Second + ms},
-		{"failed", faultstore.Refuse, 11 * time.Second},
-	} {
-		virtualRun(t, c.what, func(t *testing.T, _ context.Context) {
-			client, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-			store.Set(faultstore.Renew, c.renew)
-			holdInTurn(t, client, c.hold, nil, nil)
-			want := 3
-			if c.renew == nil {
-				want = 2
-			}
-			if requests := store.Calls(faultstore.Acquire); requests != want {
-				t.Errorf("%d requests for three holds, want %d", requests, want)
-			}
 		})
 	}
 }
@@ -238,48 +217,38 @@ func TestBreakInALocalTurn(t *testing.T) {
 }
 
 // A lease that was extended beyond its TTL is not passed on, since the next hold must end in time
-// if its process dies. ReleaseKeep passes nothing on.
+// if its process dies; nor one whose renewal has become due while the machine was suspended.
+// ReleaseKeep passes nothing on.
 func TestWhatEndsALocalTurn(t *testing.T) {
-	for _, keep := range []bool{false, true} {
+	for _, what := range []string{"kept", "extended", "suspended"} {
 		virtual(t, func(t *testing.T, ctx context.Context) {
-			c, _ := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
+			suspend := suspendable(t)
+			c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
 			_, lock, rest := inTurn(t, c, 1)
+			sent := store.Calls(faultstore.Acquire)
 			var next *holdfast.Lock
 			noErr(t, within(t, 0, time.Minute+10*ms, func() error {
-				if keep {
+				switch what {
+				case "kept":
 					noErr(t, lock.ReleaseKeep(time.Minute))
 					waits(t, rest)
 					time.Sleep(time.Minute - ms)
 					waits(t, rest)
-				} else {
+				case "extended":
 					noErr(t, lock.Extend(ctx, time.Hour))
-					release(t, lock)
+				case "suspended":
+					suspend(15 * time.Second)
 				}
+				_ = lock.Release()
 				next = <-rest
 				return nil
 			}))
-			if rec := lookup(t, c, "a"); rec.Remaining > holdfast.DefaultTTL {
-				t.Errorf("the next hold lasts %v", rec.Remaining)
+			if n, rec := store.Calls(faultstore.Acquire)-sent, lookup(t, c, "a"); rec.Remaining > holdfast.DefaultTTL || n != 1 {
+				t.Errorf("%s: the next hold lasts %v, after %d requests, want one", what, rec.Remaining, n)
 			}
 			release(t, next)
 		})
 	}
-}
-
-// A lease whose renewal has become due while the machine was suspended is not passed on.
-func TestSuspendEndsALocalTurn(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		suspend := suspendable(t)
-		c, store := faulty(t, &holdfast.Config{LocalTurn: time.Hour})
-		_, lock, rest := inTurn(t, c, 1)
-		sent := store.Calls(faultstore.Acquire)
-		suspend(15 * time.Second)
-		release(t, lock)
-		release(t, <-rest)
-		if n := store.Calls(faultstore.Acquire) - sent; n != 1 {
-			t.Errorf("%d requests for the next hold, want 1", n)
-		}
-	})
 }
 
 // A hold of which an answer has told that it is lost is not passed on in the moment before it ends.

@@ -53,6 +53,7 @@ func TestOutages(t *testing.T) {
 		callers        []outageCaller
 	}{
 		"refused":             {"", faultstore.Refuse, nil, time.Hour, alone(faultstore.ErrRefused, ms)},
+		"not supported":       {"", fails(driver.ErrUnsupported), nil, time.Hour, alone(driver.ErrUnsupported, 0)},
 		"hung":                {"", faultstore.Hang, faultstore.Hang, time.Hour, alone(holdfast.ErrUnavailable, 23*time.Second)},
 		"not sent":            {"", unsent, nil, 8 * time.Second, alone(nil, 15*time.Second)},
 		"hung, then refused":  {"", faultstore.Hang, faultstore.Refuse, 6 * time.Second, alone(nil, 10*time.Second)},

@@ -127,15 +127,6 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-// What a store refuses is reported at once.
-func TestUnsupportedOptions(t *testing.T) {
-	virtual(t, func(t *testing.T, ctx context.Context) {
-		c, store := faulty(t, nil)
-		store.Set(faultstore.Acquire, fails(driver.ErrUnsupported))
-		wantErr(t, within(t, 0, 0, func() error { return failure(c.Acquire(ctx, "a", shared)) }), holdfast.ErrUnsupported)
-	})
-}
-
 func TestPing(t *testing.T) {
 	readOnly := errors.New("READONLY You can't write against a read only replica")
 	cases := map[string]struct {

@@ -188,19 +188,6 @@ func infoField(server *servers.Redis, field string) string {
 	return value
 }
 
-// A replica that attaches while the server abstains does not end the abstention.
-func TestGuardAndReplicas(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t, "--repl-diskless-sync-delay", "0"), servers.StartRedis(t)
-	s := open(t, master.Addr, &Options{RestartGuard: 2 * time.Second})
-	began := time.Now()
-	if _, err := s.Acquire(t.Context(), request("name", time.Minute)); err == nil {
-		t.Fatal("the server does not abstain")
-	}
-	follow(t, replica, master)
-	abstains(t, s, began, 2*time.Second)
-}
-
 // A server that abstains admits no waiter that it has kept.
 func TestGuardAdmitsNoWaiter(t *testing.T) {
 	t.Parallel()

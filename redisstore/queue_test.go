@@ -146,20 +146,12 @@ func TestOldestInTheWay(t *testing.T) {
 	t.Parallel()
 	const limit = 40
 	s := open(t, servers.StartRedis(t).Addr, nil)
+	_, first := share(t, s, "a", limit, time.Minute)
+	for i := range limit - 1 {
+		share(t, s, "a", limit, time.Duration(i+2)*time.Minute)
+	}
 	req := request("a", time.Minute)
 	req.Limit = limit
-	first := int64(0)
-	for i := range limit {
-		req.Owner, req.TTL = fmt.Sprint("owner ", i), time.Duration(i+1)*time.Minute
-		res, err := s.Acquire(t.Context(), req)
-		if err != nil || !res.Granted {
-			t.Fatalf("Acquire %d: %+v, %v", i, res, err)
-		}
-		if i == 0 {
-			first = res.Token
-		}
-	}
-	req.Owner = "another"
 	if res, err := s.Acquire(t.Context(), req); err != nil || res.Held.Token != first {
 		t.Errorf("Acquire: %+v, %v, want the hold with token %d in the way", res, err, first)
 	}
