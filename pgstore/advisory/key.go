@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Keys say how the key of a lock is made from its name: a bigint, or a pair of integers, which
-// never are the same lock. A key belongs to one database. Programs exclude each other if they make
-// the same key, and names that share a key, even by accident, are one lock.
+// Keys say how the key of a lock is made from its name. A key is a bigint or a pair of integers; a
+// pair is never the lock of a bigint. Each database has keys of its own. Programs exclude each
+// other if they make the same key. Names that share a key, even by accident, are one lock.
 //
 // By default a key is the first 8 bytes of SHA-256(Namespace, byte 0x1f, name), read as a
 // big-endian bigint. Among a million names the odds that any two share a key are 1 to 37 million.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -44,8 +45,8 @@ type session struct {
 	queue batch.Queue[*call]
 	keys  map[string]*entry // that the session has, or tries to get; guarded by Store.mu
 
-	mu    sync.Mutex    // guards the fields below
-	conn  *pgx.Conn     // nil if there is none
+	mu    sync.Mutex    // guards the fields below; locked as long as a statement waits
+	conn  *pgx.Conn     // nil if there is none; Store.mu is locked as well where it changes
 	names string        // the suffix of the names of its prepared statements
 	idle  time.Duration // idle_session_timeout
 	used  time.Time     // when the last statement was sent
@@ -74,9 +75,9 @@ func (s *session) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// send carries out a batch, in its order and in one round trip. The server would grant a session
-// its own key again: an attempt claims a key that no entry of the session has, and what is asked
-// for another entry is skipped. If the server refuses a statement, all attempts of the batch fail;
+// send carries out a batch, in its order and in one round trip. The server would grant a key again
+// to the session that has it. So an attempt is sent if no entry of the session has its key, and an
+// unlock if the entry has it. If the server refuses a statement, all attempts of the batch fail;
 // any other error ends the session. A wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
 	st := s.store
@@ -222,9 +223,9 @@ const (
 	// setUp prepares statements, for keys of %[1]d integers. Each returns a value, or null if its
 	// function returns false; pg_advisory_lock returns void. The names belong to one connection:
 	// the statements fail if a pooler has led that to another server process.
-	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_try_advisory_lock(%[3]s) THEN %[4]s END;
+	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_try_advisory_lock(%[3]s) THEN %[4]s ELSE nullif(` + zeroIfWritable + `, 0) END;
 		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
-		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_unlock(%[3]s) THEN 0 END;
+		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_unlock(%[3]s) THEN ` + zeroIfWritable + ` END;
 		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zeroIfWritable + ";"
 )
 
@@ -274,7 +275,10 @@ func (s *session) connect() error {
 		disconnect(conn) // Nothing can be lost with it.
 		return err
 	}
-	s.conn, s.names, s.idle = conn, names, 0 // Its settings are still to be made.
+	s.names, s.idle = names, 0 // Its settings are still to be made.
+	s.store.mu.Lock()
+	s.conn = conn
+	s.store.mu.Unlock()
 	return nil
 }
 
@@ -304,9 +308,9 @@ func (s *session) lose() {
 		return
 	}
 	defer disconnect(s.conn) // Its holders are told before the server.
-	s.conn = nil
 	st := s.store
 	st.mu.Lock()
+	s.conn = nil
 	for _, e := range s.keys {
 		if e.state >= held {
 			st.drop(e)
@@ -340,28 +344,21 @@ func transport(conn *pgx.Conn) net.Conn {
 // idle_session_timeout is over, or the server or the network ends the connection. On Windows
 // Connections returns an error.
 func (s *Store) Connections() (files []*os.File, err error) {
-	duplicate := func(sess *session) error {
-		sess.mu.Lock()
-		defer sess.mu.Unlock()
-		if sess.conn == nil {
-			return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sess := range s.sessions {
+		waits := slices.ContainsFunc(slices.Collect(maps.Values(sess.keys)), func(e *entry) bool { return e.state == waiting })
+		if sess.conn == nil || waits {
+			continue
 		}
 		filer, ok := transport(sess.conn).(interface{ File() (*os.File, error) })
 		if !ok {
-			return fmt.Errorf("a %T has no descriptor", transport(sess.conn))
+			return files, fmt.Errorf("a %T has no descriptor", transport(sess.conn))
 		}
-		f, err := filer.File()
-		if err == nil {
+		if f, failed := filer.File(); failed == nil {
 			files = append(files, f)
-		}
-		return err
-	}
-	for _, sess := range s.sessions {
-		s.mu.Lock() // The mutex of a session that waits is locked for long.
-		waits := slices.ContainsFunc(slices.Collect(maps.Values(sess.keys)), func(e *entry) bool { return e.state == waiting })
-		s.mu.Unlock()
-		if !waits {
-			err = cmp.Or(err, duplicate(sess))
+		} else if !errors.Is(failed, net.ErrClosed) {
+			err = failed
 		}
 	}
 	return files, err

@@ -85,8 +85,8 @@ func TestSequenceLost(t *testing.T) {
 	}
 }
 
-// A statement that is refused fails the attempts of its batch, which give back what they have. It
-// costs no hold, and no release.
+// A statement that is refused, or waits for a sequence that is altered, fails the attempts of its
+// batch, which give back what they have. It costs no hold, and no release.
 func TestFailedAfterLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Postgres()
@@ -98,6 +98,17 @@ func TestFailedAfterLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, before, behind := grant(t, s, "kept", time.Minute), grant(t, s, "before", time.Minute), grant(t, s, "behind", time.Minute)
+	altering := pgtest.Begin(t, other.pool)
+	if _, err := altering.Exec(t.Context(), "ALTER SEQUENCE holdfast_failing CACHE 1"); err != nil {
+		t.Fatal(err)
+	}
+	var later *driver.RetryError
+	if res, err := s.Acquire(t.Context(), pgtest.Request("name", time.Minute)); !errors.As(err, &later) {
+		t.Errorf("Acquire while the sequence is altered: %+v, %v, want a RetryError", res, err)
+	}
+	if err := altering.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	pgtest.Execute(t, server.URL("postgres"), "SELECT setval('holdfast_failing', 9007199254740990)")
 	releases := []*call{unlocking(s, before), unlocking(s, behind)}
 	attempts := []*call{attempt(t, s, "granted"), attempt(t, s, "name"), attempt(t, s, "name"), attempt(t, s, "last")}
