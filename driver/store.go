@@ -26,7 +26,7 @@ const (
 
 // Validity returns how long after the sending of a request its sender may rely on an entry that the
 // store has confirmed for d. It is shorter than d by the drift of the two clocks, 1 % and 2 ms. A
-// Client applies it to every store, and a store of several nodes to each of them.
+// Client applies it to every store, and no store does so itself.
 func Validity(d time.Duration) time.Duration { return d - d/100 - 2*time.Millisecond }
 
 // A Store keeps locks. The package comment states what applies to all methods.

@@ -136,7 +136,7 @@ func (s *Store) acquireAt(ctx context.Context, e *entry, n *node, req driver.Req
 	}
 	p := &e.parts[n.index]
 	p.none = err == nil && !res.Granted || driver.IsNotApplied(err)
-	p.unknown = err != nil && !p.none
+	p.late.Store(err != nil && !p.none)
 	p.acquiring.Done()
 	return res, err
 }

@@ -1,7 +1,7 @@
 // Package quorumstore makes one store of a majority of others, so that locks survive the loss of a
 // minority of them. Over independent Redis servers it is what is known as Redlock. The nodes may be
-// stores of other kinds, and mixed. Not among them are etcd, which is a quorum itself, and advisory
-// locks with tokens.
+// stores of other kinds, and mixed, except etcd, which is a quorum itself, and advisory locks, which
+// have neither holders nor floors of tokens.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
 // decide it, for or against. A minority that is dead, slow or hung costs nothing where the others
@@ -70,9 +70,8 @@
 // replies to hundreds of requests. If that happens at a majority, the name is taken as long.
 //
 // The same node twice. Two stores that lead to one server have two votes, which makes a majority
-// worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server, and
-// the table and the advisory locks of one PostgreSQL server, are not noticed. Nor are clients of
-// other kinds told apart: two that have a node each look like one hold.
+// worth nothing. Equal URLs are refused. Two addresses, databases or prefixes of one server are not
+// noticed. Nor are clients of other kinds told apart: two that have a node each look like one hold.
 //
 // # Server set-up
 //

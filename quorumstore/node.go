@@ -115,10 +115,10 @@ func (b *ballot[T]) within(d time.Duration) {
 	}
 }
 
-// A majorityError means that no majority could be had for a request. It lists the replies of all
-// nodes. It matches their errors only where these hold for the whole: a permanent one (see
-// driver.Permanent) if so many nodes return such errors that trying again is in vain, and
-// driver.ErrNotApplied if nothing was changed on any node.
+// A majorityError says that too few nodes did what was asked, with the reply of each node. It
+// matches what is true of the whole request: the end of the caller's context, if that came first;
+// the permanent errors (see driver.Permanent) of so many nodes that the others are no majority; or
+// driver.ErrNotApplied, if every node said that.
 type majorityError struct {
 	text   string
 	causes []error

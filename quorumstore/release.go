@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// An entry is what this Store knows of an owner of a name. It exists from the first request of the
-// owner that a node may have granted or confirmed until nothing is pending for it, and it is
-// released or its time is over.
+// An entry is what this Store knows of an owner of a name, from its Acquire, Release, or confirmed
+// renewal on. It is removed when nothing is pending for it, and it is released or its time is over.
 // Store.mu guards its fields, except those of its parts.
 type entry struct {
 	key     [2]string // of Store.entries
@@ -40,11 +39,9 @@ const (
 // late can end nothing but its own part.
 type part struct {
 	acquiring sync.WaitGroup // for the Acquire, if it went through this Store
+	none      bool           // the node has certainly nothing of it; known when the Acquire has ended
+	late      atomic.Bool    // the Acquire has ended without an answer, and may still arrive
 	repeats   atomic.Bool    // its release is sent again
-
-	// What is known when the Acquire has ended:
-	none    bool // the node has certainly nothing of it
-	unknown bool // the Acquire had no answer, and may still arrive
 }
 
 // endAfter returns the time by which every node has dropped an entry that a request sent now makes
@@ -165,11 +162,15 @@ func (s *Store) releaseAt(ctx context.Context, e *entry, n *node) (bool, error) 
 	return found, err
 }
 
-// confirms reports whether the reply to a release shows that nothing of the entry is left.
-func (p *part) confirms(found bool, err error) bool { return err == nil && (found || !p.unknown) }
+// confirms reports whether nothing of the entry is left after the reply to a release.
+func (p *part) confirms(found bool, err error) bool {
+	if found {
+		p.late.Store(false) // It has arrived.
+	}
+	return err == nil && !p.late.Load()
+}
 
-// sendRelease sends a release to a node. The name stays taken until the same moment, however late
-// that is.
+// sendRelease sends a release to a node. However late it is sent, a keep ends at the same moment.
 func (s *Store) sendRelease(ctx context.Context, e *entry, n *node) (bool, error) {
 	req := driver.ReleaseRequest{Name: e.key[0], Owner: e.key[1]}
 	s.mu.Lock()

@@ -50,7 +50,7 @@ var _ driver.Store = (*Store)(nil)
 
 // New returns a Store of the given nodes. Nil options mean the defaults. All clients must be given
 // the same nodes, in any order, each a place of its own for locks: one given twice has two votes.
-// New panics if there is no node, a nil one, or one of etcd. Nothing is dialed.
+// New panics if there is no node, a nil one, or one of etcd or advisory locks. Nothing is dialed.
 func New(nodes []driver.Store, o *Options) *Store {
 	if err := checkNodes(nodes); err != nil {
 		panic("quorumstore: " + err.Error())
@@ -74,13 +74,16 @@ func New(nodes []driver.Store, o *Options) *Store {
 
 // checkNodes returns why there is no quorum of the stores.
 func checkNodes(nodes []driver.Store) error {
-	switch {
-	case len(nodes) == 0 || slices.Contains(nodes, nil):
+	if len(nodes) == 0 || slices.Contains(nodes, nil) {
 		return fmt.Errorf("%w: a quorum needs one node at least, and none that is nil", driver.ErrInvalid)
-	case slices.ContainsFunc(nodes, func(n driver.Store) bool { return n.Guarantees().Store == "etcd" }):
-		return fmt.Errorf("%w: a cluster of etcd is a quorum itself, and no node of one", driver.ErrUnsupported)
-	case slices.ContainsFunc(nodes, func(n driver.Store) bool { return n.Guarantees().Fencing != nodes[0].Guarantees().Fencing }):
-		return fmt.Errorf("%w: nodes with and without fencing tokens, which cannot agree on one", driver.ErrInvalid)
+	}
+	for _, n := range nodes {
+		switch g := n.Guarantees(); {
+		case g.Store == "etcd", g.Store == "postgres advisory":
+			return fmt.Errorf("%w: no node is etcd, a quorum itself, or of advisory locks, without holders and floors of tokens", driver.ErrUnsupported)
+		case g.Fencing != nodes[0].Guarantees().Fencing:
+			return fmt.Errorf("%w: nodes with and without fencing tokens, which cannot agree on one", driver.ErrInvalid)
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memstore"
+	_ "github.com/holdfast-go/holdfast/pgstore/advisory"
 	"github.com/holdfast-go/holdfast/quorumstore"
 )
 
@@ -44,6 +45,7 @@ func TestURLThatIsWrong(t *testing.T) {
 		{"a node twice", quorumstore.URL("test://a", "test://b", "test://a"), "node 3: invalid argument: another node has the same URL"},
 		{"a node twice, in other words", quorumstore.URL("test://user:sesame@a/x", "test://user:sesame@A/x/"), "node 2: invalid argument: another node has the same URL"},
 		{"tokens and none", quorumstore.URL("test://a", "test://unfenced"), "with and without fencing tokens"},
+		{"advisory locks", quorumstore.URL("postgres+advisory://a/db?tokens=app.tokens"), "node 1: not supported by this store: no node is etcd, a quorum itself, or of advisory locks"},
 		{"malformed node", quorumstore.URL("test://a", "test://user:sesame@b:port"), "node 2: invalid argument: malformed URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
