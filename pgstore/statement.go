@@ -27,9 +27,10 @@ const (
 // A source supplies a connection.
 type source func(context.Context) (*pgxpool.Conn, error)
 
-// acquireInTime is the pool as a source, or the spare connection if the pool has none free within a
-// second, or within a part of the time of the call, so that no lock is lost while other work uses
-// up the pool. A spare connection of Options.Listen comes first, and the pool after it.
+// acquireInTime is the source for renewals, so that no lock is lost while other work uses up the
+// pool. It waits for the pool for a second, or half of the time that the call has if that is less,
+// and for the spare connection after that. With Options.Listen the spare connection, which no
+// pooler holds up, comes first, and the pool after it, also if the spare one cannot be made.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	from, other, patience := s.pool.Acquire, s.spare.Acquire, time.Second
 	if s.direct != nil {
