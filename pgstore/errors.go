@@ -34,7 +34,7 @@ var advices = map[string]string{
 	"42P01": notMigrated, "42883": notMigrated, "3F000": notMigrated, "42703": notMigrated, "42704": notMigrated, "42P10": notMigrated,
 	"22001": notStored, "22P05": notStored, "22021": notStored, "22P02": notJSON, "22P03": notJSON,
 	"22003": outOfRange, "22008": outOfRange,
-	"42501":          "the user needs USAGE on the schema @, SELECT, INSERT, UPDATE and DELETE on its tables, SELECT on its view, and EXECUTE on its functions",
+	"42501":          "the user needs USAGE on the schema @, SELECT, INSERT, UPDATE and DELETE on its tables, SELECT on its view, and EXECUTE on its functions; to migrate, it must own the schema: an administrator makes one for it with CREATE SCHEMA @ AUTHORIZATION user",
 	readOnly:         toPrimary,
 	noPlaces:         toPrimary,
 	"57014":          "the server has cut the statement short: statement_timeout must leave it time, or somebody has cancelled it",
