@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 	"github.com/holdfast-go/holdfast/internal/servers"
+	"github.com/holdfast-go/holdfast/pgstore/internal/pgclient"
 	"github.com/holdfast-go/holdfast/pgstore/internal/pgtest"
 )
 
@@ -73,8 +72,8 @@ var openTransactions = map[string]struct {
 
 // While somebody's transaction has the row of a name open, it is not known whether the name is
 // held: an attempt ends after a moment, with an error that says that it may be made again. Other
-// names are acquired, renewed and released meanwhile. A waiter gets the lock when the transaction
-// has ended.
+// names are acquired, renewed and released meanwhile, in one batch with it, too. A waiter gets the
+// lock when the transaction has ended.
 func TestOpenRow(t *testing.T) {
 	t.Parallel()
 	url := openDatabase(t, "open_rows")
@@ -88,13 +87,22 @@ func TestOpenRow(t *testing.T) {
 			}
 			held, _ := grant(t, s, what+" held", time.Minute)
 			tx := leaveOpen(t, s, open.leave, what)
-			attempts := make(chan error, 1)
-			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-				defer cancel()
-				_, err := s.Acquire(ctx, request(what, time.Minute))
-				attempts <- err
-			}()
+			var attempts sync.WaitGroup
+			for i := range 12 { // The first is sent alone, and the others together while it waits.
+				name := fmt.Sprint(what, max(i-1, 0))
+				if i < 2 {
+					name = what
+					time.Sleep(2 * time.Millisecond)
+				}
+				attempts.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), pgtest.Bound)
+					defer cancel()
+					res, err := s.Acquire(ctx, request(name, time.Minute))
+					if later := (*driver.RetryError)(nil); i < 2 && !errors.As(err, &later) || i > 1 && !res.Granted {
+						t.Errorf("Acquire of %s: %v, %v, want a RetryError for the locked row alone", name, res, err)
+					}
+				})
+			}
 			req, _ := grant(t, s, what+" other", time.Minute)
 			if got, err := s.Renew(t.Context(), []driver.RenewRequest{
 				{Name: what, Owner: "nobody", TTL: time.Minute}, {Name: held.Name, Owner: held.Owner, TTL: time.Minute},
@@ -104,10 +112,7 @@ func TestOpenRow(t *testing.T) {
 			if !release(t, s, req) {
 				t.Error("a release beside a locked row")
 			}
-			var later *driver.RetryError
-			if err := <-attempts; !errors.As(err, &later) {
-				t.Errorf("Acquire: %v, want a RetryError", err)
-			}
+			attempts.Wait()
 			locks := holdfast.New(s, nil)
 			granted := make(chan error, 1)
 			go func() {
@@ -139,57 +144,40 @@ func TestOpenRow(t *testing.T) {
 	}
 }
 
-// A name whose row is open holds up none of those that are sent in one batch with it.
-func TestBatchBesideOpenRow(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, openDatabase(t, "batches"))
-	req, _ := grant(t, s, "name", time.Minute)
-	release(t, s, req)
-	leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", "name")
-	var all sync.WaitGroup
-	for i := range 12 { // The first is sent alone, and the others together while it waits.
-		all.Go(func() {
-			name := "name"
-			if i > 1 {
-				name = fmt.Sprint("other ", i)
-			}
-			res, err := s.Acquire(t.Context(), request(name, time.Minute))
-			if i > 1 && (err != nil || !res.Granted) {
-				t.Errorf("Acquire in a batch beside a locked row: %+v, %v", res, err)
-			}
-		})
-		if i < 2 {
-			time.Sleep(2 * time.Millisecond)
-		}
-	}
-	all.Wait()
-}
-
-// A row that stays locked costs no renewal beside it, and none of a row that comes free meanwhile.
+// Rows that stay locked cost no renewal beside them, and none of a row that comes free meanwhile:
+// one wait is for all. While the row of one's own lock is locked, the functions say so.
 func TestRenewBesideOpenRow(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, openDatabase(t, "renewed_rows"))
-	states := map[string]driver.State{"a": driver.Held, "b": driver.Unknown, "c": driver.Held, "d": driver.Held}
+	states := map[string]driver.State{"a": driver.Held, "c": driver.Held, "d": driver.Held}
 	var reqs []driver.RenewRequest
 	var ended sync.WaitGroup
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		req, _ := grant(t, s, name, time.Minute)
-		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: req.Owner, TTL: time.Minute})
+	for _, name := range strings.Split("abcdefghij", "") {
+		value[bool](t, s, "SELECT @.acquire_lock($1, 'me', 60)", name)
+		reqs = append(reqs, driver.RenewRequest{Name: name, Owner: "me", TTL: time.Minute})
 	}
-	for _, name := range []string{"a", "b", "c"} {
-		tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", name)
-		if name != "b" {
-			ended.Go(func() {
-				time.Sleep(100 * time.Millisecond) // as a slow commit
-				_ = tx.Rollback(context.Background())
-			})
+	leaveOpen(t, s, "SELECT FROM @.locks WHERE name NOT IN ('a', 'c', 'd') FOR SHARE")
+	for _, call := range []string{"acquire_lock('b', 'me', 60)", "acquire_lock_token('b', 'me', 60)", "extend_lock('b', 'me', 60)"} {
+		if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
+			t.Errorf("%s: %v, want lock_not_available", call, err)
 		}
 	}
+	for _, name := range []string{"a", "c"} {
+		tx := leaveOpen(t, s, "SELECT FROM @.locks WHERE name = $1 FOR UPDATE", name)
+		ended.Go(func() {
+			time.Sleep(100 * time.Millisecond) // as a slow commit
+			_ = tx.Rollback(context.Background())
+		})
+	}
+	began := time.Now()
 	entries, err := s.Renew(t.Context(), reqs)
+	if err == nil || time.Since(began) > 4*time.Second {
+		t.Errorf("Renew of %d locks: %v, after %v", len(reqs), err, time.Since(began))
+	}
 	ended.Wait()
 	for i, req := range reqs {
-		if entries[i].State != states[req.Name] || err == nil {
-			t.Errorf("%s: %v, %v, want %v", req.Name, entries[i].State, err, states[req.Name])
+		if entries[i].State != states[req.Name] {
+			t.Errorf("%s: %v, want %v", req.Name, entries[i].State, states[req.Name])
 		}
 	}
 }

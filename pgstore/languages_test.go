@@ -139,28 +139,6 @@ func TestSharedRows(t *testing.T) {
 	}
 }
 
-// While another transaction has the row of one's own lock, the functions say so, and a renewal of
-// many such locks waits once for all.
-func TestOwnOpenRow(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, openDatabase(t, "own_rows"))
-	renewals := make([]driver.RenewRequest, 8)
-	for i := range renewals {
-		renewals[i] = driver.RenewRequest{Name: fmt.Sprint(i), Owner: "me", TTL: time.Minute}
-		value[bool](t, s, "SELECT @.acquire_lock($1, 'me', 60)", renewals[i].Name)
-	}
-	leaveOpen(t, s, "SELECT FROM @.locks FOR SHARE")
-	for _, call := range []string{"acquire_lock('1', 'me', 60)", "acquire_lock_token('1', 'me', 60)", "extend_lock('1', 'me', 60)"} {
-		if _, err := s.pool.Exec(t.Context(), s.sql("SELECT @."+call)); pgclient.SQLState(err) != lockNotAvailable {
-			t.Errorf("%s: %v, want lock_not_available", call, err)
-		}
-	}
-	began := time.Now()
-	if _, err := s.Renew(t.Context(), renewals); err == nil || time.Since(began) > 4*time.Second {
-		t.Errorf("Renew of %d locks: %v, after %v", len(renewals), err, time.Since(began))
-	}
-}
-
 // The TTL of acquire_lock counts from the moment at which it has the row.
 func TestTTLBehindOpenRow(t *testing.T) {
 	t.Parallel()

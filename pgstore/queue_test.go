@@ -86,10 +86,16 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 }
 
 // Names that are used once and never again do not fill the table. Those that others wait for, are
-// held or had a token ahead of the clock stay.
+// held or had a token ahead of the clock stay. Whoever is admitted is told.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := open(t)
+	told := make(chan struct{}, 10)
+	defer s.Notify(func(name, _ string, _ int64) {
+		if name == "" || name == "awaited" {
+			told <- struct{}{}
+		}
+	})()
 	for _, name := range []string{"released", "expired", "awaited", "dead", "held", "far ahead"} {
 		req := request(name, time.Minute)
 		if name == "far ahead" {
@@ -110,14 +116,29 @@ func TestSweep(t *testing.T) {
 	wait(t, s, "held", time.Hour)
 	behind := wait(t, s, "held", time.Hour) // It has died long ago.
 	execute(t, s, "UPDATE @.places SET expires = now() - interval '2 hours' WHERE owner = '"+behind.Owner+"'")
-	if n := value[int64](t, s, "SELECT @.sweep_locks()"); n != 3 {
+	pgtest.Signaled(t, told) // It listens.
+	if n := value[int64](t, s, "SELECT @.sweep_locks() + @.sweep_locks()"); n != 3 {
 		t.Errorf("%d rows are swept, want 3", n)
 	}
+	pgtest.Signaled(t, told)
 	if left := value[string](t, s, "SELECT string_agg(name, ' ' ORDER BY name) FROM @.locks"); left != "awaited far ahead held" {
 		t.Errorf("left are %s", left)
 	}
 	if n := value[int64](t, s, "SELECT count(*) FROM @.places WHERE name = 'held'"); n != 1 {
 		t.Errorf("%d places are left, want 1", n)
+	}
+}
+
+// However many readers wait behind a writer, its release admits all of them.
+func TestManyReaders(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	req, token := grant(t, s, "name", time.Hour)
+	execute(t, s, `INSERT INTO @.places SELECT 'name', i::text, $1::bigint + i, 1, 1000000, false, now(), now() + interval '1 hour' FROM generate_series(1, 20000) AS i`, token)
+	execute(t, s, "UPDATE @.locks SET others = true")
+	release(t, s, req)
+	if n := value[int64](t, s, "SELECT count(*) FROM @.entries WHERE hold"); n != 20000 {
+		t.Errorf("%d readers are admitted", n)
 	}
 }
 

@@ -45,9 +45,8 @@ BEGIN
     UPDATE locks AS l SET owner = NULL WHERE l.name = p_name AND l.owner IS NOT NULL AND l.expires <= v_now;
     DELETE FROM holds AS h WHERE h.name = p_name AND h.expires <= v_now;
     SELECT count(*), min(e.lim) INTO v_holds, v_least FROM entries AS e WHERE e.name = p_name AND e.hold;
-    LOOP
-        SELECT p.* INTO v_first FROM places AS p WHERE p.name = p_name ORDER BY p.token LIMIT 1;
-        EXIT WHEN NOT FOUND OR v_first.expires > v_now AND v_holds > 0 AND v_holds >= least(v_least, v_first.lim);
+    FOR v_first IN SELECT p.* FROM places AS p WHERE p.name = p_name ORDER BY p.token LOOP
+        EXIT WHEN v_first.expires > v_now AND v_holds > 0 AND v_holds >= least(v_least, v_first.lim);
         DELETE FROM places AS p WHERE p.name = p_name AND p.owner = v_first.owner;
         CONTINUE WHEN v_first.expires <= v_now;
         IF v_holds = 0 THEN
@@ -206,7 +205,7 @@ BEGIN
             CONTINUE;
         END IF;
         -- A transaction that has verified the lock delays admissions, and not this renewal.
-        IF v_others AND EXISTS (SELECT FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED) THEN
+        IF v_others AND EXISTS (SELECT FROM places AS p WHERE p.name = r.name) AND EXISTS (SELECT FROM locks AS l WHERE l.name = r.name FOR UPDATE SKIP LOCKED) THEN
             told := settle(r.name, r.owner);
         END IF;
         v_end := clock_timestamp() + span(r.ttl);
@@ -318,8 +317,7 @@ END $$
 CREATE OR REPLACE FUNCTION look(p_name text, OUT held jsonb[], OUT told text[])
 @verb@ AS $$
 DECLARE
-    v_others  boolean;
-    v_waiting bigint := 0;
+    v_others boolean;
 BEGIN
     told := '{}';
     SELECT l.others INTO v_others FROM locks AS l WHERE l.name = p_name;
@@ -331,10 +329,7 @@ BEGIN
             told := settle(p_name, '');
         END IF;
     END IF;
-    IF v_others THEN
-        SELECT count(*) INTO v_waiting FROM places AS p WHERE p.name = p_name AND p.expires > clock_timestamp();
-    END IF;
-    held := ARRAY(SELECT described(e) || jsonb_build_object('waiting', v_waiting)
+    held := ARRAY(SELECT described(e) || jsonb_build_object('waiting', (SELECT count(*) FROM places AS p WHERE p.name = p_name AND p.expires > clock_timestamp()))
                     FROM entries AS e WHERE e.name = p_name AND e.hold AND e.expires > clock_timestamp() ORDER BY e.token);
 END $$
 --
@@ -362,21 +357,21 @@ BEGIN
 END $$
 --
 -- Deletes the rows of names that have been free for an hour, 10,000 at most, and returns how many.
--- A row whose token the clock has not passed stays. The function reads the whole table: with
--- enable_seqscan off the server would estimate such a cost that it compiles the statement first,
--- which takes 0.5 s.
+-- A row whose token the clock has not passed stays. The rows of names in use are locked last. The
+-- function reads the whole table: with enable_seqscan off the server would estimate such a cost
+-- that it compiles the statement first, which takes 0.5 s.
 CREATE OR REPLACE FUNCTION sweep_locks() RETURNS bigint
-@verb@ SET enable_seqscan = on AS $$
+@verb@ SET enable_seqscan = on SET synchronous_commit = on AS $$
 DECLARE
     v_idle  CONSTANT timestamptz := clock_timestamp() - interval '1 hour';
     v_count bigint;
 BEGIN
-    DELETE FROM places AS p WHERE p.expires <= v_idle AND p.name IN ( -- also those behind one that lives on
-        SELECT l.name FROM locks AS l WHERE l.name IN (SELECT d.name FROM places AS d WHERE d.expires <= v_idle) LIMIT 1000 FOR UPDATE SKIP LOCKED);
-    PERFORM settle(o.name, '') FROM (SELECT l.name FROM locks AS l WHERE l.others AND l.expires <= v_idle LIMIT 1000 FOR UPDATE SKIP LOCKED) AS o;
     DELETE FROM locks AS l WHERE l.name IN (
         SELECT o.name FROM locks AS o WHERE NOT o.others AND o.expires <= v_idle AND o.last_token < micros(v_idle) LIMIT 10000 FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
+    DELETE FROM places AS p WHERE p.expires <= v_idle AND p.name IN ( -- also those behind one that lives on
+        SELECT l.name FROM locks AS l WHERE l.name IN (SELECT d.name FROM places AS d WHERE d.expires <= v_idle) LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    PERFORM tell(settle(o.name, '')) FROM (SELECT l.name FROM locks AS l WHERE l.others AND l.expires <= v_idle LIMIT 1000 FOR UPDATE SKIP LOCKED) AS o;
     RETURN v_count;
 END $$
 --
@@ -399,8 +394,8 @@ END $$
 -- With a limit of -1 the lock is held as by a reader, with one above 1 as by one of so many.
 --
 -- The verbs and tell set synchronous_commit off where a commit need not wait for the disk. In a
--- function with SET synchronous_commit, here and below, that ends with the function: the caller's
--- transaction commits as durably as the caller wants.
+-- function with SET synchronous_commit that ends with the function: the caller's transaction
+-- commits as durably as the caller wants.
 CREATE OR REPLACE FUNCTION acquire_slot(p_lock_name text, p_holder_id text, p_ttl_seconds double precision, p_metadata jsonb, p_limit integer)
 RETURNS bigint
 @verb@ SET synchronous_commit = on AS $$
