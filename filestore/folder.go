@@ -55,12 +55,11 @@ func (s *Store) currentFolder(makes bool) (f *folder, own *session, err error) {
 		switch {
 		case err == nil && path == s.dir:
 			s.folder = f
-		case err == nil && makes:
-			missing, _ := filepath.Rel(path, s.dir)
-			err = f.MkdirAll(missing, 0o700) // It follows no link that leads out of path.
-			f.close()
 		case err == nil:
-			err = fs.ErrNotExist
+			if err = fs.ErrNotExist; makes {
+				missing, _ := filepath.Rel(path, s.dir)
+				err = f.MkdirAll(missing, 0o700) // It follows no link that leads out of path.
+			}
 			f.close()
 		}
 		if err != nil {
@@ -182,30 +181,42 @@ func (f *folder) open(file string, flags int, kind fs.FileMode) (*os.File, error
 	return opened, nil
 }
 
-// create makes a file that must not exist.
+// create makes a file that must not exist. After an error there may be one, to be closed.
 func (f *folder) create(file string) (*os.File, error) {
 	made, err := f.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		err = f.share(made, file)
+		err = f.share(made)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return made, nil
+	return made, err
 }
 
 // share gives a new file the group of the folder and the permissions of its files, whatever the
 // umask. If this user cannot give it that group, it is for this user alone: the group that it has
-// may have no right to write the folder. After an error the file is closed and deleted.
-func (f *folder) share(made *os.File, file string) error {
+// may have no right to write the folder.
+func (f *folder) share(made *os.File) error {
 	mode := f.mode
 	if mode != 0o600 && made.Chown(-1, groupOf(f.self)) != nil {
 		mode = 0o600
 	}
-	err := made.Chmod(mode)
-	if err != nil {
-		made.Close()
-		_ = f.Remove(file)
+	return made.Chmod(mode)
+}
+
+// notApplied returns the error of a request that has changed nothing: what was done with which
+// file. An error that says what is wrong stays as it is.
+func notApplied(verb, path string, err error) error {
+	if driver.Permanent(err) {
+		return err
 	}
-	return err
+	return driver.NotApplied(fmt.Errorf("cannot %s %s: %w", verb, path, err))
+}
+
+const (
+	linked  = "it is no file of this store, or has another name elsewhere"
+	notOurs = "it is not what this store has written"
+)
+
+// corrupt returns the error of a file that somebody else has made or written.
+func (f *folder) corrupt(file, why string) error {
+	return fmt.Errorf("%w: %s: %s; look at it, and delete it when nobody holds a lock in it, if the clock of this "+
+		"host is right: tokens then go on from the time of day", driver.ErrCorrupt, f.path(file), why)
 }

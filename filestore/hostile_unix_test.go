@@ -4,7 +4,6 @@ package filestore
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +40,7 @@ func spoil(contents string) map[string]string {
 		"a token below":   replace(`"token":1`, `"token":-`),
 		"a huge number":   replace(`"until_ns": `, `"until_ns":99999999999999999999`),
 		"an escape":       replace(`"session":"`, `"session":"../../x`),
+		"an odd session":  regexp.MustCompile(`"session":"...`).ReplaceAllString(contents, `"session":"`+"\x1b\x9b\x00"),
 		"a tail":          contents + "x",
 		"a long line":     contents + strings.Repeat("x", 5000) + "\n",
 		"zeros behind":    contents + "\x00\x00",
@@ -213,35 +213,25 @@ func TestMovedFiles(t *testing.T) {
 	}
 }
 
-// A shard whose maker was killed, and which cannot be removed, is an error that names it, and holds
-// up nobody.
-func TestRemoveFails(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	next(t, s, "name")
-	path := s.pathOf("name")
-	if err := errors.Join(os.Truncate(path, 0), os.Chmod(path, 0o640), s.folder.Root.Close()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Acquire(t.Context(), request("name", time.Hour))
-	wantError(t, err, os.ErrClosed, "remove", path)
-	wantError(t, err, driver.ErrNotApplied)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if res, err := openTest(t, s.dir).Acquire(ctx, request("name", time.Hour)); err != nil || !res.Granted {
-		t.Error(res, err)
-	}
-}
-
 // A file of the store that gets another name elsewhere, as by "cp -al", is an error that names it:
-// locks are not written any more, and a session is not taken for that of a dead process.
+// locks are not written any more, and a session is not taken for that of a dead process. All that
+// can be read is listed, and what it holds can be broken.
 func TestOtherNames(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	held, _ := granted(t, s, "name", time.Hour)
+	granted(t, s, "other", time.Hour)
 	renewal := []driver.RenewRequest{{Name: held.Name, Owner: held.Owner, TTL: 2 * time.Hour}}
 	for path, request := range map[string]func() error{
 		s.pathOf("name"): func() error { _, err := s.Renew(t.Context(), renewal); return err },
 		filepath.Join(s.dir, s.sessionFile()): func() error {
-			_, err := openTest(t, s.dir).Acquire(t.Context(), request("name", time.Hour))
+			listed, other := map[string]int{}, openTest(t, s.dir)
+			for rec := range other.List(t.Context(), "") {
+				listed[rec.Name]++
+			}
+			if broken, err := other.Break(t.Context(), "other", 0); len(broken) != 1 || err != nil || listed["name"] != 1 || listed["other"] != 1 || listed[""] != 2 {
+				t.Errorf("%v are listed, and broken is %v, %v", listed, broken, err)
+			}
+			_, err := other.Acquire(t.Context(), request("name", time.Hour))
 			return err
 		},
 	} {

@@ -55,7 +55,7 @@ func (f *folder) makeInbox(file string) (*os.File, error) {
 	}
 	inbox, err := f.open(made, os.O_RDWR, fs.ModeNamedPipe)
 	if err == nil {
-		err = f.share(inbox, made)
+		err = f.share(inbox)
 	}
 	if err == nil {
 		err = f.Rename(made, file)

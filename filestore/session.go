@@ -64,10 +64,11 @@ func (f *folder) openSession() (*session, error) {
 	}
 }
 
-// reach sends a notice, or none if it is "", to a session, and reports whether its process may be
-// alive. It removes the file of a dead one. An error, such as that this process can open no more
-// files, leaves the process for alive. A notice that is lost costs the owner of the entry some
-// time.
+// reach writes a notice into the file of a session, and reports whether the process of that session
+// may be alive. It removes the file of a dead one. The notice "" is none: reach looks only. After an
+// error, such as that this process can open no more files, it is not known whether the process
+// lives, and it counts as alive. A notice may be lost, as when nobody empties the pipe: its receiver
+// learns of its turn by its next look.
 func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {

@@ -33,8 +33,8 @@ import (
 // in place. The rest never changes. Between lines there are spaces and ends of lines.
 //
 // Each line lies in one page, which the kernel writes whole or not at all: a kill leaves the former
-// line or the new one. Each line is a change of its own: an entry becomes a hold when others end,
-// and its line stays as it is.
+// line or the new one. No change needs two lines to be written at once: an entry becomes a hold by
+// the end of those before it, and nothing in its own line tells that it is one.
 type shard struct {
 	folder *folder
 	name   string   // of the file
@@ -142,8 +142,9 @@ func (sh *shard) lock(makes bool) (info fs.FileInfo, err error) {
 	}
 }
 
-// read reads the shard, and the entries of the name. It drops the entries of other
-// names whose time is over, and those of an earlier boot, whose processes are dead.
+// read reads the shard, and the entries of the name. It drops those of other names that are over
+// for a minute: by then each of their waiters has looked, or is over, too, and none misses its
+// turn. It also drops those of an earlier boot, whose processes are dead.
 func (st *state) read(info fs.FileInfo) error {
 	sh, h := st.shard, &st.header
 	if info.Size() > mostSize {
@@ -180,7 +181,7 @@ func (st *state) read(info fs.FileInfo) error {
 		}
 		e, session, owner, ok := decodeEntry(line)
 		isOwn := bytes.HasPrefix(e.Data.public, st.prefix)
-		isOver := ok && !isOwn && e.Until <= st.now
+		isOver := ok && !isOwn && e.Until+time.Minute <= st.now
 		if !isThisBoot { // In a container with a boot id of its own a process may live.
 			isOver = !ok || e.Kept || !st.isAlive(string(session))
 		}
@@ -319,6 +320,7 @@ func decodeEntry(line []byte) (e entry, session, owner []byte, ok bool) {
 	e.Kept = string(next(`,"kept":`, 5)) == " true"
 	e.Data.detached = string(next(`,"detached":`, 5)) == " true"
 	session, owner = next(`,"session":"`, sessionIDLen), next(`","owner_sha256":"`, 2*sha256.Size)
+	ok = ok && !bytes.ContainsFunc(session, func(r rune) bool { return r < '0' || r > 'Z' }) // It goes into messages.
 	next(`",`, 0)
 	e.Data.public = line
 	return e, session, owner, ok

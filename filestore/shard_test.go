@@ -139,14 +139,15 @@ func TestChanges(t *testing.T) {
 // A shard becomes small again when none of its names is in use, also if they are never asked for
 // again after their entries have ended by time.
 func TestNamesOfOneShard(t *testing.T) {
-	s := openTest(t, t.TempDir())
+	f := newFakeHost()
+	s := openTestOn(t, f.host(), t.TempDir())
 	for _, name := range besideName(200) {
 		kept, _ := granted(t, s, name, time.Hour)
 		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: kept.Owner, Keep: driver.MinTTL}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * driver.MinTTL)
+	f.pass(2 * time.Minute)
 	next(t, s, "name")
 	if info, err := os.Stat(s.pathOf("name")); err != nil || info.Size() > pageSize {
 		t.Errorf("%d bytes are left, %v", info.Size(), err)
@@ -161,26 +162,4 @@ func besideName(n int) (names []string) {
 		}
 	}
 	return names
-}
-
-// Detached holds of several names in one file are listed after the end of their process.
-func TestListDetached(t *testing.T) {
-	s := openTest(t, t.TempDir())
-	dead, names := openTest(t, s.dir), besideName(3)
-	for _, name := range names {
-		req := request(name, time.Hour)
-		req.Detached = true
-		grantedTo(t, dead, req)
-	}
-	dead.die()
-	var listed []string
-	for rec, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		listed = append(listed, rec.Name)
-	}
-	if slices.Sort(names); !slices.Equal(listed, names) {
-		t.Errorf("%q are listed, want %q", listed, names)
-	}
 }

@@ -64,18 +64,13 @@ func (st *state) isAlive(id string) bool {
 	return alive
 }
 
-// bury drops what has ended, and the entries of dead processes right before its own. It looks at
-// the holds and the first place, and for a later place at the one before it. It reports whether it
-// has dropped one of a dead process. Those elsewhere are dropped by the places right behind them.
+// bury drops what has ended by its time, and the holds and the first place if their processes are
+// dead, until all of these live. It reports whether it has dropped one of a dead process.
 func (st *state) bury() (found bool) {
 	for again := true; again; {
 		again = false
 		st.queue.Settle(st.now)
-		looked := st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]
-		if i := st.queue.Index(st.hash); i >= len(looked) {
-			looked = st.queue.Entries()[i-1 : i]
-		}
-		for _, e := range slices.Clone(looked) {
+		for _, e := range slices.Clone(st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]) {
 			if e.Kept || e.Data.detached && e.Token <= st.held || st.isAlive(e.Data.session) {
 				continue
 			}
@@ -92,10 +87,11 @@ func (st *state) holds() (records []driver.Record, err error) {
 	for _, e := range st.queue.Holds() {
 		records = append(records, st.record(e))
 	}
-	return records, nil
+	return records, st.failure
 }
 
-// all returns the holds and keeps of all names, where the request has none.
+// all returns the holds and keeps of all names, where the request has none, also those of which it
+// is not known whether their processes live.
 func (st *state) all() (records []driver.Record, err error) {
 	entries := map[string][]*entry{}
 	for _, e := range st.former {

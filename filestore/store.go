@@ -111,7 +111,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (driver.Result,
 			st.queue.Release(req.Owner, 0, st.now)
 			own, _, err = st.queue.Acquire(&req, data, st.now, &tokens)
 		}
-		if err != nil {
+		if err = cmp.Or(err, st.failure); err != nil {
 			return res, err
 		}
 		st.header.Last = tokens.Last
@@ -142,7 +142,7 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) ([]driver
 				if own.State != driver.Lost { // Its notices come to this Store from now on.
 					st.queue.Entries()[st.queue.Index(st.hash)].Data.session = st.own.id
 				}
-				return own, nil
+				return own, st.failure
 			})
 			if entries[i].State == driver.Lost {
 				s.notices.Forget(req.Name, req.Owner)
@@ -187,8 +187,13 @@ func (s *Store) Lookup(ctx context.Context, name string) ([]driver.Record, error
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		for i := range shardCount {
-			records, err := do(ctx, s, &state{number: i}, false, (*state).all)
-			if err != nil && (!yield(driver.Record{}, err) || !errors.Is(err, driver.ErrCorrupt)) {
+			st := &state{number: i}
+			records, err := do(ctx, s, st, false, (*state).all)
+			if err == nil {
+				err = st.failure
+			}
+			isOfOneFile := errors.Is(err, driver.ErrCorrupt) || errors.Is(err, fs.ErrPermission) && st.shard != nil
+			if err != nil && (!yield(driver.Record{}, err) || !isOfOneFile) {
 				return
 			}
 			for _, rec := range records {
@@ -264,9 +269,6 @@ var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, 
 // A request may hang, and has a goroutine of its own. When ctx ends first, the outcome is not
 // known.
 func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*state) (T, error)) (none T, err error) {
-	if s.closing.Err() != nil {
-		return none, driver.ErrClosed
-	}
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)
 	}
@@ -285,7 +287,8 @@ func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*
 		f, own, err := s.currentFolder(makes)
 		var info fs.FileInfo
 		if err == nil {
-			info, err = f.shards[st.number].lock(makes)
+			st.shard = &f.shards[st.number]
+			info, err = st.shard.lock(makes)
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !makes:
@@ -293,7 +296,7 @@ func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*
 		case err != nil:
 			return err
 		}
-		st.shard, st.own, st.now, st.living = &f.shards[st.number], own, s.host.uptime(), map[string]bool{}
+		st.own, st.now, st.living = own, s.host.uptime(), map[string]bool{}
 		if own != nil {
 			st.living[own.id] = true
 		}
@@ -302,7 +305,6 @@ func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*
 		}
 		if err == nil {
 			result, err = verb(st)
-			err = cmp.Or(err, st.failure)
 		}
 		isPromoted := func(e *entry) bool { return e.Token > st.held && e.Owner != st.hash }
 		if slices.ContainsFunc(st.queue.Holds(), isPromoted) {
@@ -335,12 +337,14 @@ func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*
 		done <- err
 	}()
 	select {
-	case err := <-done:
-		if err != nil {
-			return none, err
-		}
-		return result, nil
+	case err = <-done:
 	case <-ctx.Done():
-		return none, hangs()
+		if err = hangs(); len(done) > 0 { // The answer has come by then.
+			err = <-done
+		}
 	}
+	if err != nil {
+		return none, err
+	}
+	return result, nil
 }

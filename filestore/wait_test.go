@@ -1,7 +1,7 @@
 package filestore
 
 import (
-	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,8 +122,29 @@ func TestToldWithoutALook(t *testing.T) {
 	awaitTurn(t, "the end of the writer", s, reader, notices)
 }
 
+// The end of a hold by its time is told to all whose turn has come, also if requests for another
+// name of the file, and of the last waiter, come first. A waiter that is dead is nobody by then.
+func TestToldOfTime(t *testing.T) {
+	f, dir := newFakeHost(), t.TempDir()
+	s, dead := openTestOn(t, f.host(), dir), openTestOn(t, f.host(), dir)
+	s.lookStep = time.Hour
+	granted(t, s, "name", time.Minute)
+	detached, reader, last := request("name", time.Hour), request("name", time.Hour), request("name", time.Hour)
+	detached.Detached, reader.Limit, last.Limit = true, driver.Shared, driver.Shared
+	waiting(t, dead, detached)
+	notices := told(t, s, waiting(t, s, reader).Owner)
+	waiting(t, s, last)
+	dead.die()
+	f.pass(time.Minute)
+	next(t, s, besideName(1)[0])
+	if state := renewed(t, s, last); state != driver.Held {
+		t.Errorf("the last one is %v", state)
+	}
+	awaitTurn(t, "the end by its time", s, reader, notices)
+}
+
 // A dead waiter is nobody: not to a try, and not when the holder releases, also if its hold would
-// outlive its process.
+// outlive its process. The detached holds of its process stay, and are listed.
 func TestDeadWaiterIsNobody(t *testing.T) {
 	dir := t.TempDir()
 	s, dead := openTest(t, dir), openTest(t, dir)
@@ -134,7 +155,23 @@ func TestDeadWaiterIsNobody(t *testing.T) {
 	detached := request("name", time.Hour)
 	detached.Detached = true
 	waiting(t, dead, detached)
+	names := append(besideName(3), "name")
+	for _, name := range names[:3] {
+		stays := request(name, time.Hour)
+		stays.Detached = true
+		grantedTo(t, dead, stays)
+	}
 	dead.die()
+	var listed []string
+	for rec, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, rec.Name)
+	}
+	if slices.Sort(names); !slices.Equal(listed, names) {
+		t.Errorf("%q are listed, want %q", listed, names)
+	}
 	reader.Owner += " again"
 	again, _ := grantedTo(t, s, reader)
 	if records, err := s.Lookup(t.Context(), "name"); err != nil || len(records) != 2 || records[0].Waiting > 0 {
@@ -166,34 +203,5 @@ func TestAdoptedIsTold(t *testing.T) {
 	case <-notices:
 	case <-time.After(20 * time.Second):
 		t.Error("the Store that has renewed it is not told")
-	}
-}
-
-// A holder and waiters that die at once, in any order, hold up nobody behind them for long.
-func TestManyDieAtOnce(t *testing.T) {
-	const dying = 5                  // Those far behind look when their places are renewed.
-	limit := 3500 * time.Millisecond // A look is due in 4 s.
-	for range 3 {
-		dir, last := t.TempDir(), int64(0)
-		var line []*child
-		for i := range dying + 2 {
-			line = append(line, start(t, command("hold", dir, "name", "1h")))
-			if n := line[i].number(); n > 0 {
-				rises(t, "to the first", &last, n)
-			}
-		}
-		for _, i := range rand.Perm(dying) {
-			if err := line[i].Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, next := range line[dying:] {
-			began := time.Now()
-			rises(t, "in line", &last, next.number())
-			if took := time.Since(began); took > limit {
-				t.Errorf("the next has waited for %v", took)
-			}
-			next.kill()
-		}
 	}
 }
