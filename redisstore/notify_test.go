@@ -173,7 +173,17 @@ func TestDeadPlaces(t *testing.T) {
 	if n, err := strconv.Atoi(server.Do("ZCARD", "lock:"+queueInfix+"lock:name")); err != nil || n < 8000 {
 		t.Errorf("a release leaves %d places, %v, want that it drops 2000 at most", n, err)
 	}
-	for i := range 4 { // Each drops some of the places, and cannot know yet whether all are over.
+	var together []*call
+	for _, name := range []string{"name", "another"} {
+		req := request(name, time.Minute)
+		req.Limit = 2
+		together = append(together, s.acquireCall(&req))
+	}
+	sendTogether(s, together...)
+	if token, _ := together[1].reply.(int64); token == 0 {
+		t.Errorf("places of one name are in the way of another in the same run: %v", together[1].reply)
+	}
+	for i := range 3 { // Each drops some of the places, and cannot know yet whether all are over.
 		req := request("name", time.Minute)
 		req.Place = time.Duration(i%2) * time.Minute
 		res, err := s.Acquire(t.Context(), req)

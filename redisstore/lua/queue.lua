@@ -147,7 +147,7 @@ local function newRule()
   -- has not found out whether there is one.
   function Q:front()
     local page = 1
-    while dropping > 0 do
+    repeat -- It looks at one place at least: another name may have used up what this run may drop.
       local owners, first, over = call('ZRANGEBYSCORE', self.queue, '(0', '+inf', 'LIMIT', 0, page), nil, {}
       for _, owner in ipairs(owners) do
         local e = self:read(owner)
@@ -162,11 +162,11 @@ local function newRule()
         call('HDEL', self.entries, unpack(over))
         dropping, page = dropping - #over, 20
       end
-      if first or #owners == 0 then
+      self.blocked = not first and #owners > 0
+      if not self.blocked then
         return first
       end
-    end
-    self.blocked = true
+    until dropping <= 0
   end
 
   -- grant makes an entry a hold. Each step leaves the lock as it was, or taken until the end of the
