@@ -85,8 +85,6 @@
 //
 //	quorum:?node=URL&node=URL&node=URL
 //
-// The URLs of the nodes are escaped as values of a query; [URL] does that. Parameters:
-//
-//	node       the URL of a node, once for each
-//	timeout    Options.Timeout, as in 500ms
+// The URLs of the nodes are escaped as values of a query; [URL] does that. The parameter timeout is
+// Options.Timeout, as in 500ms.
 package quorumstore

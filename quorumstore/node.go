@@ -43,7 +43,6 @@ type ballot[T any] struct {
 	over    bool          // further replies do not count
 	until   time.Time     // the end of the wait for them
 	timer   *time.Timer   // has it end
-	hurried bool          // see within
 }
 
 // ask sends a request to each node, on a goroutine of its own, and waits until the replies are
@@ -106,12 +105,11 @@ func (s *Store) noteReply(ctx context.Context, n *node, began time.Time, err err
 	}
 }
 
-// within has the wait for further replies end after d, and no later than before. The first call
-// counts. It is for count.
+// within has the wait for further replies end after d, and no later than before. It is for count.
 func (b *ballot[T]) within(d time.Duration) {
-	if !b.hurried {
-		b.hurried = true
-		b.timer.Reset(min(d, time.Until(b.until)))
+	if end := time.Now().Add(d); end.Before(b.until) {
+		b.until = end
+		b.timer.Reset(d)
 	}
 }
 
