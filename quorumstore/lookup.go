@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -54,7 +55,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		for _, name := range unclear {
 			err := fmt.Errorf("%q: it is not clear who has it", name)
 			if name == "" {
-				err = b.err("the lists are not complete")
+				err = cmp.Or(ctx.Err(), error(b.err("the lists are not complete")))
 			}
 			if !yield(driver.Record{}, err) {
 				return

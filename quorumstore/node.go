@@ -35,7 +35,6 @@ type ballot[T any] struct {
 	s      *Store
 	values []T
 	errs   []error // errNoReply for those that have not replied
-	cut    error   // the error of the caller's context, if that ended the wait
 
 	mu      sync.Mutex    // guards values, errs, and:
 	open    int           // how many nodes have not replied
@@ -82,7 +81,6 @@ func ask[T any](
 	case <-b.decided:
 	case <-b.timer.C:
 	case <-ctx.Done():
-		b.cut = ctx.Err()
 	}
 	b.timer.Stop()
 	b.mu.Lock()
@@ -114,9 +112,8 @@ func (b *ballot[T]) within(d time.Duration) {
 }
 
 // A majorityError says that too few nodes did what was asked, with the reply of each node. It
-// matches what is true of the whole request: the end of the caller's context, if that came first;
-// the permanent errors (see driver.Permanent) of so many nodes that the others are no majority; or
-// driver.ErrNotApplied, if every node said that.
+// matches what is true of the whole request: the permanent errors (see driver.Permanent) of so many
+// nodes that the others are no majority, or driver.ErrNotApplied if every node said that.
 type majorityError struct {
 	text   string
 	causes []error
@@ -157,8 +154,6 @@ func (b *ballot[T]) err(reason string) *majorityError {
 	}
 	e := &majorityError{text: text.String()}
 	switch {
-	case b.cut != nil:
-		e.causes = []error{b.cut}
 	case len(permanent) > b.s.minority():
 		e.causes = permanent
 	case unchanged:
