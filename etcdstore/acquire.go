@@ -22,9 +22,10 @@ var errAgain = errors.New("the owner has an entry already")
 
 // Acquire implements [driver.Store].
 //
-// One transaction takes a name that is free. Otherwise its reply has the queue. If the owner would
-// hold, or has a Place, the next one makes an entry, whatever has come since. An entry that does
-// not hold, without a Place, is ended again. Another follows only one that has changed nothing.
+// The first transaction makes an entry if the name is free. Otherwise its reply has the queue. If the
+// owner would hold by that, or has a Place, the next one makes an entry, whoever has come before it
+// meanwhile. If that does not hold and has no Place, it is ended again. A transaction that has changed
+// nothing, since its slot was taken or the base is another, is followed by the next one.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	switch {
 	case req.Limit < 0 || req.Tokens > 1:
@@ -66,7 +67,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 			s.mu.Unlock()
 			return res, errAgain
 		}
-		s.entries[id], own.Base = e, s.base
+		s.entries[id], own.Base = e, s.base.Load()
 		s.mu.Unlock()
 		value, _ := json.Marshal(own)
 		own.key, own.value, own.lease = keys+strconv.Itoa(slot), string(value), l.id
@@ -82,7 +83,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{get, put}, get, clientv3.OpGet(s.baseKey))
 		var found queue
 		if err == nil {
-			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, req.Owner, nil)
+			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, req.Owner)
 		}
 		s.mu.Lock()
 		if resp != nil && resp.Succeeded {
@@ -148,8 +149,6 @@ func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 	if err != nil || base <= 0 || base > driver.MaxToken {
 		return fmt.Errorf("%w: key %q", driver.ErrCorrupt, kvs[0].Key)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.base = base
+	s.base.Store(base)
 	return nil
 }

@@ -275,6 +275,7 @@ func TestTokenThatExpires(t *testing.T) {
 	must(t, err)
 	defer other.Close()
 	notices := noticesOf(s)
+	expire := func() { time.Sleep(2500 * time.Millisecond) } // Any use of a token prolongs it, so it cannot be tried.
 	hold := func(s *Store, name, owner string, queue time.Duration) driver.Result {
 		t.Helper()
 		req := request(owner, time.Hour)
@@ -289,16 +290,16 @@ func TestTokenThatExpires(t *testing.T) {
 	hold(other, "first", "other", 0)
 	hold(other, "second", "other", 0)
 	hold(s, "first", "waiter", time.Hour) // Its watch stays open.
-	expire(t, s)
+	expire()
 	entries, err := s.Renew(t.Context(), []driver.RenewRequest{{Name: "mine", Owner: "owner", TTL: 2 * time.Hour, Token: mine.Token}})
 	if err != nil || entries[0].State != driver.Held {
 		t.Errorf("Renew: %v, %v", entries, err)
 	}
-	expire(t, s)
+	expire()
 	hold(s, "new", "owner", 0)
-	expire(t, s)
+	expire()
 	hold(s, "second", "waiter", time.Hour)
-	expire(t, s)
+	expire()
 	for _, name := range []string{"second", "first"} {
 		if _, err := other.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "other"}); err != nil {
 			t.Error(err)
@@ -308,14 +309,8 @@ func TestTokenThatExpires(t *testing.T) {
 			isHeld = renewedAs(t, s, n.name, n.owner, time.Hour, 0) == driver.Held && n.name == name
 		}
 	}
-	expire(t, s)
+	expire()
 	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "mine", Owner: "owner"}); !released || err != nil {
 		t.Errorf("Release: %v, %v", released, err)
 	}
-}
-
-// expire returns when the server refuses the token that the client of a store has.
-func expire(t *testing.T, s *Store) {
-	t.Helper()
-	time.Sleep(2500 * time.Millisecond) // Any use of a token prolongs it, so it cannot be tried.
 }

@@ -187,9 +187,7 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 func directClient(t *testing.T, members ...*servers.Etcd) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: servers.EtcdAddrs(members), Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -1,10 +1,12 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -48,8 +49,8 @@ func isUnusable(err error) bool {
 	return errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
-// leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, the
-// caller that has the turn requests a new one or keeps it alive, for those that wait, too.
+// leaseFor returns the lease of so many seconds, which lasts until end at least. If need be, one
+// caller at a time requests it or keeps it alive, for all that need it.
 func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*lease, error) {
 	for hasTurn := false; ; hasTurn = true {
 		now, l := time.Now(), &lease{seconds: seconds} // to be granted
@@ -68,9 +69,10 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 			return l, nil
 		}
 		if !hasTurn {
+			turn, _ := s.turns.LoadOrStore(seconds, make(chan struct{}, 1))
 			select {
-			case s.turn <- struct{}{}:
-				defer func() { <-s.turn }()
+			case turn.(chan struct{}) <- struct{}{}:
+				defer func() { <-turn.(chan struct{}) }()
 				continue
 			case <-ctx.Done():
 				return nil, driver.NotApplied(ctx.Err())
@@ -85,61 +87,71 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 	}
 }
 
-// prolong requests a lease, or keeps it alive, for which the caller has the turn. One that cannot
-// be kept alive is given up. What is certain counts from before the request.
+// prolong requests a lease, or keeps it alive. One that cannot be kept alive is given up. What is
+// certain counts from before the first try: a later one may find what that has done.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
-	var certain time.Time
+	sent, left, id := time.Now(), int64(0), cmp.Or(l.id, 1+rand.N(clientv3.LeaseID(math.MaxInt64)))
 	err := s.send(ctx, true, func(ctx context.Context) (err error) {
-		sent, left := time.Now(), int64(0)
 		if l.id != 0 {
-			left, err = s.keepAlive(ctx, l.id)
-		} else {
-			var resp *pb.LeaseGrantResponse // The client's Grant hides that there is no leader.
-			resp, err = s.leasing.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: l.seconds}, grpc.WaitForReady(true))
-			l.id, left = clientv3.LeaseID(resp.GetID()), resp.GetTTL()
+			left, err = s.keepAlive(ctx, id)
+			return err
 		}
-		certain = sent.Add(time.Duration(left) * time.Second)
+		req := &pb.LeaseGrantRequest{ID: int64(id), TTL: l.seconds} // The client's Grant hides that there is no leader.
+		resp, err := s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true))
+		if left = resp.GetTTL(); errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
+			left, err = l.seconds, nil
+		}
 		return err
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		l.certain = certain
-	} else if l.id != 0 && isUnusable(err) {
+	if err == nil && left > 0 {
+		l.id, l.certain = id, sent.Add(time.Duration(left)*time.Second)
+	} else if l.id != 0 && (err == nil || isUnusable(err)) {
 		l.seconds, err = 0, nil
 	}
 	return err
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on. The caller has the turn. The
-// stream stays open, since a client with a password is authenticated for each.
+// A stream carries one keep-alive at a time.
+type stream struct {
+	pb.Lease_LeaseKeepAliveClient
+	end context.CancelFunc
+}
+
+// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. One stream stays
+// open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
-	isNew, streamCtx := s.stream == nil, context.Context(nil)
-	if isNew {
-		streamCtx, s.endStream = context.WithCancel(clientv3.WithRequireLeader(s.alive))
+	var alive stream
+	var newCtx context.Context
+	select {
+	case alive = <-s.idle:
+	default:
+		newCtx, alive.end = context.WithCancel(clientv3.WithRequireLeader(s.alive))
 	}
-	defer context.AfterFunc(ctx, s.endStream)()
-	if isNew {
-		s.stream, err = s.leasing.LeaseKeepAlive(streamCtx, grpc.WaitForReady(true))
+	defer context.AfterFunc(ctx, alive.end)()
+	if newCtx != nil {
+		alive.Lease_LeaseKeepAliveClient, err = s.leasing.LeaseKeepAlive(newCtx, grpc.WaitForReady(true))
 	}
 	var resp *pb.LeaseKeepAliveResponse
 	if err == nil {
-		_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
-		resp, err = s.stream.Recv()
+		_ = alive.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}) // Recv returns the reason.
+		resp, err = alive.Recv()
 	}
 	switch {
-	case err == nil && resp.TTL > 0:
-		return resp.TTL, nil
 	case err == nil:
-		return 0, rpctypes.ErrLeaseNotFound
+		select {
+		case s.idle <- alive:
+			return resp.TTL, nil
+		default:
+		}
 	case ctx.Err() != nil:
 		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
-	case !isNew: // It may have ended long ago: a new one may do.
+	case newCtx == nil: // It may have ended long ago: a new one may do.
 		err = status.Error(codes.Unavailable, status.Convert(err).Message())
 	}
-	s.endStream()
-	s.stream = nil
-	return 0, err
+	alive.end()
+	return resp.GetTTL(), err
 }
 
 // lookAtLease returns how long a lease lasts, in whole seconds, as its leader knows it.
@@ -152,17 +164,19 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time.
+// sweep ends, once a second, the entries that their owners have not renewed in time. An end that
+// hangs delays no other one.
 func (s *Store) sweep() {
-	for retry.Sleep(s.alive, time.Second) == nil {
-		var group sync.WaitGroup
+	for s.alive.Err() == nil {
+		ctx, cancel := context.WithTimeout(s.alive, time.Second)
 		s.mu.Lock()
 		for _, e := range s.entries {
 			if e.isOver() {
-				group.Go(func() { _, _ = s.endEntry(s.alive, e, 0, true) })
+				s.group.Go(func() { _, _ = s.endEntry(ctx, e, 0, true) })
 			}
 		}
 		s.mu.Unlock()
-		group.Wait()
+		<-ctx.Done()
+		cancel()
 	}
 }

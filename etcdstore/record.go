@@ -70,23 +70,17 @@ func (r *record) public(waiting int) driver.Record {
 	}
 }
 
-// A queue has the entries of a name in their order, as of a revision. The zero queue is that of a
-// free name before any revision.
+// A queue has the entries of a name in their order, as of a revision. The zero queue has none.
 type queue struct {
 	records  []*record
 	revision int64
 	own      *record // of the owner for whom it was read, or nil
 }
 
-// decodeQueue returns the queue of a name for an owner by its keys, as they were read at a
-// revision. A record that is as it is known is not decoded again.
-func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string, known *record) (queue, error) {
+// decodeQueue returns the queue of a name for an owner, by its keys as of a revision.
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string) (queue, error) {
 	q, hash := queue{revision: revision}, hashOf(owner)
 	for _, kv := range kvs {
-		if known != nil && kv.ModRevision == known.modified && string(kv.Value) == known.value && string(kv.Key) == known.key {
-			q.own, q.records = known, append(q.records, known)
-			continue
-		}
 		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
 		r := &record{
 			name: name, key: string(kv.Key), value: string(kv.Value),
@@ -106,28 +100,29 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string
 	return q, nil
 }
 
-// look reads the queues of maxOps entries at most, each up to the entry if that is known, and notes
-// what the entries are. A hold stays one, so that its key alone is read. There is no own if the
-// owner has another entry by now, through another Store.
+// look reads what entries are by now, maxOps of them at most, and notes it. A queue that it returns
+// ends with the entry, which is its own. There is no own if the entry has ended, though the owner may
+// have another one, through another Store.
 func (s *Store) look(ctx context.Context, entries ...*entry) ([]queue, error) {
 	queues, known, ops := make([]queue, len(entries)), make([]*record, len(entries)), make([]clientv3.Op, len(entries))
 	s.mu.Lock()
 	for i, e := range entries {
-		known[i] = e.record
-		switch keys := s.lockKeys + e.name + "\x00"; {
-		case e.record == nil:
-			ops[i] = clientv3.OpGet(keys, clientv3.WithPrefix())
-		case e.held:
-			ops[i] = clientv3.OpGet(e.record.key)
-		default:
-			ops[i] = clientv3.OpGet(keys, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(e.record.created))
+		key, opts := s.lockKeys+e.name+"\x00", []clientv3.OpOption{clientv3.WithPrefix()}
+		if known[i] = e.record; e.held { // It stays a hold.
+			key, opts = e.record.key, nil
+		} else if e.record != nil {
+			opts = append(opts, clientv3.WithMaxCreateRev(e.record.created))
+			if e.record.Limit <= 1 { // With one entry before it, it waits. With a second, watch knows that there are others.
+				opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3))
+			}
 		}
+		ops[i] = clientv3.OpGet(key, opts...)
 	}
 	s.mu.Unlock()
 	txn, err := s.do(ctx, true, clientv3.OpTxn(nil, ops, nil))
 	for i := 0; i < len(entries) && err == nil; i++ {
 		kvs := txn.Responses[i].GetResponseRange().Kvs
-		queues[i], err = s.decodeQueue(kvs, txn.Header.Revision, entries[i].owner, known[i])
+		queues[i], err = s.decodeQueue(kvs, txn.Header.Revision, entries[i].owner)
 	}
 	if err != nil {
 		return nil, err
@@ -185,7 +180,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		}
 		left := map[clientv3.LeaseID]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			q, err := s.decodeQueue(byName[name], 0, "", nil)
+			q, err := s.decodeQueue(byName[name], 0, "")
 			if err != nil && !yield(driver.Record{}, err) {
 				return
 			}

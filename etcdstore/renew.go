@@ -30,11 +30,8 @@ func (s *Store) Renew(ctx context.Context, reqs []driver.RenewRequest) (entries 
 	s.mu.Lock()
 	for i, req := range reqs {
 		id, end := [2]string{req.Name, req.Owner}, began.Add(req.TTL)
-		e := s.entries[id]
-		if e == nil { // It was requested through another Store.
-			e = &entry{name: req.Name, owner: req.Owner}
-			s.entries[id] = e
-		}
+		e := cmp.Or(s.entries[id], &entry{name: req.Name, owner: req.Owner}) // It may be from another Store.
+		s.entries[id] = e
 		renewals[i] = renewal{RenewRequest: req, entry: e}
 		if e.record != nil && req.Token != 0 && req.Token != e.record.token() {
 			renewals[i].answer.State = driver.Lost

@@ -94,10 +94,8 @@ func (s *Store) send(ctx context.Context, repeatable bool, request func(ctx cont
 	switch {
 	case s.client == nil:
 		return fmt.Errorf("%w: the etcd client is nil", driver.ErrInvalid)
-	case s.alive.Err() != nil:
-		return driver.ErrClosed
-	case s.client.Ctx().Err() != nil:
-		return fmt.Errorf("%w: the etcd client", driver.ErrClosed)
+	case s.alive.Err() != nil || s.client.Ctx().Err() != nil:
+		return fmt.Errorf("%w: the store, or its etcd client", driver.ErrClosed)
 	case ctx.Err() != nil:
 		return driver.NotApplied(ctx.Err())
 	}

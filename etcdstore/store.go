@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -36,17 +37,16 @@ type Store struct {
 	alive      context.Context // until Close
 	end        context.CancelFunc
 	group      sync.WaitGroup // goroutines
+	base       atomic.Int64   // that new tokens have, 0 until it is known
 	notices    notices.Registry
 	writes     batch.Queue[*call]
 
-	turn      chan struct{} // full while a caller requests a lease, and has the stream
-	stream    pb.Lease_LeaseKeepAliveClient
-	endStream context.CancelFunc
+	turns sync.Map    // channels by the seconds of leases, full while a caller requests such a lease
+	idle  chan stream // an open one for keep-alives
 
 	mu      sync.Mutex                  // guards all below, and the leases and entries
 	entries map[[2]string]*entry        // that this Store has requested or renewed, by name and owner
 	leases  map[clientv3.LeaseID]*lease // of this Store; see leaseFor
-	base    int64                       // that new tokens have, 0 until it is known
 }
 
 // An entry is what this Store knows of a hold or place that it has requested or renewed.
@@ -59,7 +59,8 @@ type entry struct {
 	unwatch     func()    // nil while nobody watches it
 }
 
-// isKnown reports whether the record is later than all that requests of this Store can change.
+// isKnown reports whether nothing that this Store has sent can change the record: all requests that
+// may still arrive are for earlier revisions of its key.
 func (e *entry) isKnown() bool { return e.record != nil && e.record.modified > e.moving }
 
 // isOver reports whether the end that the owner has requested is past, by slack at least.
@@ -67,13 +68,10 @@ func (e *entry) isOver() bool { return time.Since(e.until) >= slack }
 
 // New returns a store that uses a client of the caller, which must stay open until after Close.
 func New(client *clientv3.Client, opts *Options) *Store {
-	if opts == nil {
-		opts = &Options{}
-	}
-	prefix := cmp.Or(opts.Prefix, DefaultPrefix)
+	prefix := cmp.Or(cmp.Or(opts, &Options{}).Prefix, DefaultPrefix)
 	s := &Store{
 		client: client, wall: time.Now, lockKeys: prefix + "lock/", baseKey: prefix + "base",
-		turn: make(chan struct{}, 1), entries: map[[2]string]*entry{}, leases: map[clientv3.LeaseID]*lease{},
+		idle: make(chan stream, 1), entries: map[[2]string]*entry{}, leases: map[clientv3.LeaseID]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
@@ -107,14 +105,13 @@ func (s *Store) Notify(f func(name, owner string, token int64)) (stop func()) {
 // connection alone, since its own Close may wait forever for a watch that ended meanwhile.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	wasClosed := s.alive.Err() != nil
 	s.end()
 	s.mu.Unlock()
 	s.group.Wait()
-	if wasClosed || !s.ownsClient {
-		return nil
+	if s.ownsClient {
+		_ = s.client.ActiveConnection().Close() // It fails only if it is closed already.
 	}
-	return s.client.ActiveConnection().Close()
+	return nil
 }
 
 // forget removes an entry that has ended, or that another Store has. The caller holds s.mu.

@@ -57,10 +57,7 @@ func openURL(_ context.Context, u *url.URL) (driver.Store, error) {
 		}
 		config.Endpoints = append(config.Endpoints, scheme+host)
 	}
-	prefix := strings.Trim(u.Path, "/")
-	if prefix != "" {
-		prefix += "/"
-	}
+	prefix := strings.TrimPrefix(strings.Trim(u.Path, "/")+"/", "/") // "" for none
 	if err := query.Err(); err != nil {
 		return nil, err
 	}
