@@ -61,7 +61,7 @@ type header struct {
 // the SHA-256 of the secret: a right to read the folder is none to release the holds in it.
 type lineData struct {
 	session  string // gets the notices, and ends a hold or place when its process dies
-	detached bool   // the session does not end it
+	detached bool   // as a hold it outlives the process
 	at       int    // where the line begins; 0 if there is none yet
 	public   []byte // the line from its name on
 }

@@ -67,16 +67,15 @@ func (st *state) isAlive(id string) bool {
 // bury drops what has ended by its time, and the holds and the first place if their processes are
 // dead, until all of these live. It reports whether it has dropped one of a dead process.
 func (st *state) bury() (found bool) {
-	for again := true; again; {
-		again = false
-		st.queue.Settle(st.now)
-		for _, e := range slices.Clone(st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]) {
-			if e.Kept || e.Data.detached && e.Token <= st.held || st.isAlive(e.Data.session) {
-				continue
-			}
+	st.queue.Settle(st.now)
+	for _, e := range slices.Clone(st.queue.Entries()[:min(len(st.queue.Holds())+1, st.queue.Len())]) {
+		if !e.Kept && (!e.Data.detached || e.Token > st.held) && !st.isAlive(e.Data.session) {
 			ended, _ := st.queue.Release(e.Owner, 0, st.now)
-			again, found = again || ended, found || ended
+			found = found || ended
 		}
+	}
+	if found { // Others are in front now.
+		st.bury()
 	}
 	return found
 }

@@ -257,17 +257,17 @@ func (s *Store) Close() error {
 	}
 }
 
-// errHangs is why a request takes longer than microseconds.
+// errHangs says why a request or a Close has no answer.
 var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, or a process is stopped in the middle of a request")
 
-// do makes a request: a verb on the entries of a name, under the kernel lock of its shard. It
-// writes what has changed, unless verb returns an error. Then it notifies the owners of other
-// entries that have become holds, and of those that were broken. With makes, the folder, the
-// session and the shard are made if they are missing. The requests of a Store that use the same
-// shard are made one after the other: so a Release ends what an Acquire before it has granted late.
+// do makes a request. Under the kernel lock of the shard it reads the entries of the name, calls
+// verb to change them, and writes what has changed, unless verb returns an error. Then it notifies
+// the owners of other entries that have become holds, and of those that were broken. With makes,
+// the folder, the session and the shard are made if they are missing.
 //
-// A request may hang, and has a goroutine of its own. When ctx ends first, the outcome is not
-// known.
+// A request may hang, so it runs in a goroutine of its own. If ctx ends first, do returns, and the
+// outcome is not known. The requests of a Store for the same shard are made one after the other. So
+// the Release after such an Acquire waits for its end, and ends what it may have granted.
 func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*state) (T, error)) (none T, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, driver.NotApplied(err)
