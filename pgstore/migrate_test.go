@@ -180,8 +180,8 @@ func hostileDatabase(t *testing.T, name string) (url string, attacker *pgxpool.P
 	return url, pgtest.OpenPool(t, strings.Replace(url, "postgres@", name+"@", 1))
 }
 
-// traps make an operator for each pair of types for which PostgreSQL has none, and overloads of the
-// functions that this package calls.
+// traps make an operator for each pair of types for which PostgreSQL has none, overloads of the
+// functions that this package calls, and types of the same names.
 const traps = `DO $traps$
 DECLARE
     kinds text[] := '{text,varchar,integer,bigint,smallint,numeric,double precision,interval,timestamptz,jsonb,boolean,name,tid,oid,regclass}';
@@ -210,6 +210,8 @@ BEGIN
             END LOOP;
         END LOOP;
     END LOOP;
+    CREATE DOMAIN public.text AS pg_catalog.text CHECK (public.trap(1, 1));
+    CREATE DOMAIN public.bool AS pg_catalog.bool CHECK (public.trap(1, 1));
 END $traps$`
 
 // Nothing that others have made in a schema of the search_path runs with the rights of the users
@@ -220,7 +222,7 @@ func TestHostileOperators(t *testing.T) {
 	if _, err := attacker.Exec(t.Context(), traps); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []string{"cache_statement", "exec"} {
+	for _, mode := range []string{"cache_statement", "exec&search_path=public,pg_catalog"} {
 		s := New(pgtest.OpenPool(t, url, "default_query_exec_mode="+mode), nil)
 		t.Cleanup(func() { _ = s.Close() })
 		for range 2 {

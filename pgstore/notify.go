@@ -107,7 +107,7 @@ func (s *Store) forward(conn *pgx.Conn) {
 		}
 		var replaced bool // by a new primary, to which the address may lead by now
 		ctx, cancel = context.WithTimeout(s.ctx, listenTimeout)
-		err = conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('transaction_read_only')::bool", pgx.QueryExecModeExec).Scan(&replaced)
+		err = conn.QueryRow(ctx, "SELECT pg_catalog.current_setting('transaction_read_only')::boolean", pgx.QueryExecModeExec).Scan(&replaced)
 		cancel()
 		if err != nil || replaced {
 			return
@@ -121,6 +121,6 @@ func (s *Store) tell(ctx context.Context, told []string) {
 	if len(told) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
-		_, _ = query(ctx, s, s.acquireInTime, "SELECT @.tell($1)::text", []any{told}, pgx.RowTo[string])
+		_, _ = query(ctx, s, s.acquireInTime, "SELECT 1 FROM @.tell($1)", []any{told}, pgx.RowTo[int])
 	}
 }
