@@ -234,8 +234,9 @@ func TestCandidateRidesOutAnOutage(t *testing.T) {
 		if len(ended) != 1 || <-ended != nil {
 			t.Error("it was not elected when the store came back")
 		}
-		if err := election.New(locks, "", nil).Run(t.Context(), until); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("an empty name: %v", err)
+		none := election.New(locks, "office", nil).Run(t.Context(), nil)
+		if err := election.New(locks, "", nil).Run(t.Context(), until); !errors.Is(err, holdfast.ErrInvalid) || !errors.Is(none, holdfast.ErrInvalid) {
+			t.Errorf("an empty name: %v; no function: %v", err, none)
 		}
 		locks.Close()
 		if err := e.Run(t.Context(), until); !errors.Is(err, holdfast.ErrClosed) {

@@ -33,6 +33,9 @@ import (
 // holdfast.ErrUnavailable, and the lock is free after the TTL at the latest. If lead panics, the
 // lock is released and the panic goes on.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term Term) error) error {
+	if e.locks == nil || lead == nil {
+		return fmt.Errorf("election: %w: the Client or the function is nil", holdfast.ErrInvalid)
+	}
 	if !e.running.TryLock() {
 		return ErrRunning
 	}

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,12 +141,7 @@ func newTask(locks *holdfast.Client, job string, o *Options) *task {
 	if o != nil {
 		t.o = *o
 	}
-	if t.o.Remember == 0 {
-		t.o.Remember = time.Hour
-	}
-	if t.o.Skew == 0 {
-		t.o.Skew = time.Minute
-	}
+	t.o.Remember, t.o.Skew = cmp.Or(t.o.Remember, time.Hour), cmp.Or(t.o.Skew, time.Minute)
 	return t
 }
 
