@@ -39,7 +39,7 @@
 //
 // The names are in 64 files. A grant waits for the disk once in about ten minutes for each of them,
 // so that tokens rise over a power loss. A request reads all of a file, and one with 8 MB, some
-// 20,000 holds and places, gets no more.
+// 20,000 holds and places, gets no more. What ends by its time may be in it for a minute more.
 //
 // A process that is stopped (SIGSTOP) in the few microseconds in which it has locked one of the
 // files holds up all requests for the names in that file, and a List, until it goes on or is
