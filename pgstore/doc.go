@@ -61,9 +61,9 @@
 //
 // A crash of the server within three times its wal_writer_delay after a release (0.6 s in all, by
 // default), or a failover to a standby that had not got it, may undo the release: the name is taken
-// until its TTL expires, by nobody. So it is if an acquisition that got no answer in time arrives
-// after its own release. A crash and a failover forget all places at once: the table of places is
-// UNLOGGED. Waiters then make new ones, in another order.
+// until its TTL expires, by nobody. An acquisition that got no answer in time and arrives after its
+// own release takes the name, or a place, in the same way. A crash and a failover forget all places
+// at once: the table of places is UNLOGGED. Waiters then make new ones, in another order.
 //
 // If the server's clock is set forward, locks expire early, while their holders still rely on them.
 // If it is set back, they expire late. Tokens stay within [driver.MaxToken] until the year 2255.
