@@ -22,10 +22,10 @@ var errAgain = errors.New("the owner has an entry already")
 
 // Acquire implements [driver.Store].
 //
-// The first transaction makes an entry if the name is free. Otherwise its reply has the queue. If the
-// owner would hold by that, or has a Place, the next one makes an entry, whoever has come before it
-// meanwhile. If that does not hold and has no Place, it is ended again. A transaction that has changed
-// nothing, since its slot was taken or the base is another, is followed by the next one.
+// The first transaction makes an entry if the name is free. Otherwise its reply has the queue. If
+// the owner would hold by that, or has a Place, the next one makes an entry, whoever has come
+// before it meanwhile. If that does not hold and has no Place, it is ended again. If a transaction
+// has changed nothing, since its slot was taken or the base is another, it is followed by the next.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	switch {
 	case req.Limit < 0 || req.Tokens > 1:
@@ -61,7 +61,6 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		if err != nil {
 			return res, driver.NotApplied(err)
 		}
-		slot := rand.N(1 + 20*len(q.records)) // so that many may come at once
 		s.mu.Lock()
 		if s.entries[id] != nil {
 			s.mu.Unlock()
@@ -70,7 +69,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		s.entries[id], own.Base = e, s.base.Load()
 		s.mu.Unlock()
 		value, _ := json.Marshal(own)
-		own.key, own.value, own.lease = keys+strconv.Itoa(slot), string(value), l.id
+		own.key, own.value, own.lease = keys+strconv.Itoa(rand.N(1+20*len(q.records))), string(value), l.id
 		conditions := []clientv3.Cmp{
 			// It is false if the cluster has lost its data, or somebody has deleted all keys.
 			clientv3.Compare(clientv3.Value(s.baseKey), "=", strconv.FormatInt(own.Base, 10)),
@@ -83,7 +82,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		resp, err := s.write(ctx, req.Name, conditions, []clientv3.Op{get, put}, get, clientv3.OpGet(s.baseKey))
 		var found queue
 		if err == nil {
-			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision, req.Owner)
+			found, err = s.decodeQueue(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 		}
 		s.mu.Lock()
 		if resp != nil && resp.Succeeded {
@@ -125,7 +124,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 		case again:
 		case err != nil:
 			return res, err
-		case found.own != nil:
+		case slices.ContainsFunc(found.records, func(r *record) bool { return r.Owner == own.Owner }):
 			return res, errAgain
 		default:
 			q = found
@@ -140,8 +139,7 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 // clock.
 func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 	if len(kvs) == 0 {
-		isAbsent := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)
-		base := strconv.FormatInt(s.wall().UnixMicro(), 10)
+		isAbsent, base := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0), strconv.FormatInt(s.wall().UnixMicro(), 10)
 		_, err := s.do(ctx, true, clientv3.OpTxn([]clientv3.Cmp{isAbsent}, []clientv3.Op{clientv3.OpPut(s.baseKey, base)}, nil))
 		return driver.NotApplied(err)
 	}

@@ -77,9 +77,7 @@ func dial(tb testing.TB, cluster []*servers.Etcd) *client {
 		Endpoints: addrs, Logger: zap.NewNop(), DialTimeout: 10 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.intercept)},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -164,9 +162,8 @@ func backing(cluster []*servers.Etcd, prefix string) drivertest.Backing {
 			if way >= len(strangers) {
 				return false
 			}
-			if _, err := s.client.Put(tb.Context(), strangers[way][0], strangers[way][1]); err != nil {
-				tb.Fatal(err)
-			}
+			_, err := s.client.Put(tb.Context(), strangers[way][0], strangers[way][1])
+			must(tb, err)
 			return true
 		},
 		Crash: func(tb testing.TB, s driver.Store) { _ = of(s).Close() },

@@ -36,8 +36,8 @@
 // and one with NoRenew, or detached, its whole TTL. An adopted hold lasts as long as the lease that
 // it had shared, if that is longer than requested. Each change of the leader starts the time of all
 // leases anew, and a server of 3.4 ends one as much later as its wall clock was set back meanwhile.
-// None ends sooner. A ReleaseKeep that is sent again leaves an empty lease until the keep is over. A
-// place whose key is deleted by hand may be told that it holds, until its renewal 0.1 s later.
+// None ends sooner. A ReleaseKeep that is sent again leaves an empty lease until the keep is over.
+// A place whose key is deleted by hand may be told that it holds, until its renewal 0.1 s later.
 //
 // While there is no leader nothing is granted or renewed. A TTL of 10 s or more survives an
 // election with the default timeouts. A cluster whose space is used up (the alarm NOSPACE) grants
@@ -46,9 +46,8 @@
 // the queue, within 5 s, one that Extend gives another TTL, and one whose lease an Acquire without
 // an answer had requested as well.
 //
-// A request for a name goes through all keys that it has had since the last compaction: one if nobody
-// has waited. So 1,000 that wait take 0.6 of a core of the server, or more if they are shared or
-// limited. Automatic compaction is advised.
+// A request for a name goes through all keys that it has had since the last compaction: one if
+// nobody has waited, while 1,000 waiters take 0.6 of a core. Automatic compaction is advised.
 //
 // Releases before 3.4.31 and 3.5.13 may revoke leases wrongly if a leader that was deposed is slow:
 // then a lock has two holders, whose tokens differ. A restored snapshot, and members that have lost

@@ -119,8 +119,8 @@ type stream struct {
 	end context.CancelFunc
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. One stream stays
-// open, since a client with a password is authenticated for each.
+// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. One stream
+// stays open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
 	var alive stream
 	var newCtx context.Context
@@ -164,8 +164,7 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time. An end that
-// hangs delays no other one.
+// sweep ends, once a second, the entries that their owners have not renewed in time.
 func (s *Store) sweep() {
 	for s.alive.Err() == nil {
 		ctx, cancel := context.WithTimeout(s.alive, time.Second)

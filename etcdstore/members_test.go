@@ -235,8 +235,7 @@ func TestCompaction(t *testing.T) {
 	t.Parallel()
 	member := servers.StartEtcd(t)
 	other, c := open(t, member), dial(t, []*servers.Etcd{member})
-	s := New(c.Client, &Options{Prefix: t.Name() + "/"})
-	t.Cleanup(func() { _ = s.Close() })
+	s := openClient(t, c)
 	grant(t, other, request("owner", time.Hour))
 	granted := make(chan error, 1)
 	go func() {

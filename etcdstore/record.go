@@ -27,8 +27,8 @@ import (
 //	lock/NAME\x00SLOT  an entry: its record
 //	base               what is added to create revisions
 //
-// The entries of a name are in the order of their create revisions. Slots are used again: a server
-// goes through all keys that a name has had since the last compaction.
+// Entries are in the order of their create revisions. Slots are random, for many may come at once,
+// and few, since a server goes through all that a name has had since the last compaction.
 
 // hashOf returns what the store keeps of an owner, so that no secret is in etcd.
 func hashOf(owner string) string {
@@ -74,12 +74,12 @@ func (r *record) public(waiting int) driver.Record {
 type queue struct {
 	records  []*record
 	revision int64
-	own      *record // of the owner for whom it was read, or nil
+	own      *record // the last one, of the owner for whom it was read, or nil
 }
 
-// decodeQueue returns the queue of a name for an owner, by its keys as of a revision.
-func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string) (queue, error) {
-	q, hash := queue{revision: revision}, hashOf(owner)
+// decodeQueue returns the queue of a name, by its keys as of a revision.
+func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64) (queue, error) {
+	q := queue{revision: revision}
 	for _, kv := range kvs {
 		name, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), s.lockKeys), "\x00")
 		r := &record{
@@ -92,54 +92,61 @@ func (s *Store) decodeQueue(kvs []*mvccpb.KeyValue, revision int64, owner string
 			max(len(name), len(r.Holder)) > driver.MaxName || r.Limit < 0 || r.Base <= 0 || r.token() <= 0 || r.token() > driver.MaxToken {
 			return queue{revision: revision}, fmt.Errorf("%w: key %q", driver.ErrCorrupt, kv.Key)
 		}
-		if q.records = append(q.records, r); r.Owner == hash {
-			q.own = r
-		}
+		q.records = append(q.records, r)
 	}
 	slices.SortFunc(q.records, func(a, b *record) int { return cmp.Compare(a.created, b.created) })
 	return q, nil
 }
 
-// look reads what entries are by now, maxOps of them at most, and notes it. A queue that it returns
-// ends with the entry, which is its own. There is no own if the entry has ended, though the owner may
-// have another one, through another Store.
+// look reads what entries are by now, maxOps of them at most, and notes it. The queue of an entry
+// ends with it. There is no own if it has ended, though the owner may have another one by now.
 func (s *Store) look(ctx context.Context, entries ...*entry) ([]queue, error) {
-	queues, known, ops := make([]queue, len(entries)), make([]*record, len(entries)), make([]clientv3.Op, len(entries))
+	queues, at := make([]queue, len(entries)), make([]int, len(entries))
+	var ops []clientv3.Op
+	whole, latest := map[string]int{}, int64(0)
 	s.mu.Lock()
 	for i, e := range entries {
 		key, opts := s.lockKeys+e.name+"\x00", []clientv3.OpOption{clientv3.WithPrefix()}
-		if known[i] = e.record; e.held { // It stays a hold.
-			key, opts = e.record.key, nil
-		} else if e.record != nil {
-			opts = append(opts, clientv3.WithMaxCreateRev(e.record.created))
-			if e.record.Limit <= 1 { // With one entry before it, it waits. With a second, watch knows that there are others.
-				opts = append(opts, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3))
-			}
+		at[i] = len(ops)
+		if e.record != nil {
+			latest, opts = max(latest, e.record.modified), append(opts, clientv3.WithMaxCreateRev(e.record.created))
 		}
-		ops[i] = clientv3.OpGet(key, opts...)
+		if e.held { // It stays a hold.
+			key, opts = e.record.key, nil
+		} else if e.record != nil && e.record.Limit <= 1 { // It waits for one before it. Whether there are more, watch asks.
+			opts = append(opts, clientv3.WithLimit(3), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
+		} else if j, ok := whole[e.name]; ok { // For several, the whole queue is read once.
+			at[i], ops[j] = j, clientv3.OpGet(key, clientv3.WithPrefix())
+			continue
+		} else {
+			whole[e.name] = at[i]
+		}
+		ops = append(ops, clientv3.OpGet(key, opts...))
 	}
 	s.mu.Unlock()
 	txn, err := s.do(ctx, true, clientv3.OpTxn(nil, ops, nil))
-	for i := 0; i < len(entries) && err == nil; i++ {
-		kvs := txn.Responses[i].GetResponseRange().Kvs
-		queues[i], err = s.decodeQueue(kvs, txn.Header.Revision, entries[i].owner)
+	read := make([]queue, len(ops))
+	for i := 0; i < len(ops) && err == nil; i++ {
+		read[i], err = s.decodeQueue(txn.Responses[i].GetResponseRange().Kvs, txn.Header.Revision)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if txn.Header.Revision < latest {
+		clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
+	}
 	for i, e := range entries {
-		q := &queues[i]
-		if known[i] != nil && q.revision < known[i].modified {
-			clear(s.leases) // The cluster has lost data: its leases may have entries again that nobody wants.
-		}
-		if q.own != nil && e.record != nil && q.own.token() != e.record.token() {
-			q.own = nil
-		} else if q.own != nil {
-			q.records = q.records[:slices.Index(q.records, q.own)+1]
+		q, hash := read[at[i]], hashOf(e.owner)
+		j := slices.IndexFunc(q.records, func(r *record) bool {
+			return r.Owner == hash && (e.record == nil || r.token() == e.record.token())
+		})
+		if j >= 0 {
+			q.own, q.records = q.records[j], slices.Clone(q.records[:j+1])
 			e.record, e.held = q.own, q.waiting() == 0 && !q.own.Kept
 		}
+		queues[i] = q
 	}
 	return queues, nil
 }
@@ -167,8 +174,7 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 // time that is left of each hold is that of its lease, which is read once.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		get := clientv3.OpGet(s.lockKeys+prefix, clientv3.WithPrefix())
-		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{get}, nil))
+		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(s.lockKeys+prefix, clientv3.WithPrefix())}, nil))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return
@@ -180,7 +186,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		}
 		left := map[clientv3.LeaseID]time.Duration{}
 		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			q, err := s.decodeQueue(byName[name], 0, "")
+			q, err := s.decodeQueue(byName[name], 0)
 			if err != nil && !yield(driver.Record{}, err) {
 				return
 			}

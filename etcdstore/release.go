@@ -20,9 +20,9 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (ended b
 	return s.endEntry(ctx, e, req.Keep, false)
 }
 
-// endEntry ends an entry, or has it kept. Its request is for one revision of the key. The next Renew
-// writes the key, so that the request does nothing if it arrives after that. A sweep does not end
-// what has been renewed meanwhile, by this Store or another.
+// endEntry ends an entry, or has it kept. Its request is for one revision of the key. The next
+// Renew writes the key, so that the request does nothing if it arrives after that. A sweep does not
+// end what has been renewed meanwhile, by this Store or another.
 func (s *Store) endEntry(ctx context.Context, e *entry, keep time.Duration, isSweep bool) (ended bool, err error) {
 	isKept := false
 	for looks := keep > 0; !ended; looks = true {

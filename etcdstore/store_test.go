@@ -59,7 +59,7 @@ func openText(t *testing.T, text string) (*Store, error) {
 	return s.(*Store), nil
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -481,12 +481,14 @@ func (l lockOf) FullName() string { return "name" }
 func (l lockOf) Token() int64     { return l.token }
 
 // Requests for one name that are sent together have tokens of their own, and no more hold than
-// their limit.
+// their limit. So say renewals that are sent together.
 func testTogether(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	var group sync.WaitGroup
 	var tokens sync.Map
+	var reqs []driver.RenewRequest
 	for i := range 200 {
+		reqs = append(reqs, driver.RenewRequest{Name: "many", Owner: fmt.Sprint("owner ", i), TTL: time.Hour})
 		group.Go(func() {
 			req := driver.Request{Name: "many", Owner: fmt.Sprint("owner ", i), TTL: time.Hour, Limit: 100, Place: time.Hour}
 			res, err := s.Acquire(t.Context(), req)
@@ -498,6 +500,17 @@ func testTogether(t *testing.T, member *servers.Etcd) {
 	group.Wait()
 	if holds, err := s.Lookup(t.Context(), "many"); err != nil || len(holds) != 100 || holds[0].Waiting != 100 {
 		t.Errorf("Lookup: %d holds, %v, want 100", len(holds), err)
+	}
+	entries, err := s.Renew(t.Context(), reqs)
+	must(t, err)
+	waiting := 0
+	for i, e := range entries {
+		if e.State == driver.Waiting {
+			waiting++
+		}
+		if owner, _ := tokens.Load(e.Token); owner != i || i == 199 && waiting != 100 {
+			t.Errorf("Renew of %d: %+v, the token of %v; %d wait", i, e, owner, waiting)
+		}
 	}
 }
 
@@ -782,9 +795,9 @@ func testWatchBehindARenewal(t *testing.T, member *servers.Etcd) {
 	}
 }
 
-// What is certain of a lease counts from before its first request, whose reply is lost, and not from
-// the wall clock, which may have been set back. There is no second lease, and none that is asked for
-// again at once is kept alive. A request for another TTL that hangs delays nothing.
+// What is certain of a lease counts from before its first request, whose reply is lost, and not
+// from the wall clock, which may have been set back. There is no second lease, and none that is
+// asked for again at once is kept alive. A request for another TTL that hangs delays nothing.
 func testCertain(t *testing.T, member *servers.Etcd) {
 	s := openObserved(t, member)
 	hangs, goOn := make(chan bool, 1), make(chan bool)
