@@ -1,12 +1,12 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/retry"
 )
 
 const (
@@ -78,25 +79,31 @@ func (s *Store) leaseFor(ctx context.Context, seconds int64, end time.Time) (*le
 				return nil, driver.NotApplied(ctx.Err())
 			}
 		}
+		isNew := l.id == 0
 		if err := s.prolong(ctx, l); err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		s.leases[l.id] = l
-		s.mu.Unlock()
+		if isNew { // One that was dropped meanwhile stays so: it may have entries that nobody wants.
+			s.mu.Lock()
+			s.leases[l.id] = l
+			s.mu.Unlock()
+		}
 	}
 }
 
 // prolong requests a lease, or keeps it alive. One that cannot be kept alive is given up. What is
 // certain counts from before the first try: a later one may find what that has done.
 func (s *Store) prolong(ctx context.Context, l *lease) error {
-	sent, left, id := time.Now(), int64(0), cmp.Or(l.id, 1+rand.N(clientv3.LeaseID(math.MaxInt64)))
+	sent, left, isNew := time.Now(), int64(0), l.id == 0
+	if isNew {
+		l.id = 1 + rand.N(clientv3.LeaseID(math.MaxInt64))
+	}
 	err := s.send(ctx, true, func(ctx context.Context) (err error) {
-		if l.id != 0 {
-			left, err = s.keepAlive(ctx, id)
+		if !isNew {
+			left, err = s.keepAlive(ctx, l.id)
 			return err
 		}
-		req := &pb.LeaseGrantRequest{ID: int64(id), TTL: l.seconds} // The client's Grant hides that there is no leader.
+		req := &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds} // The client's Grant hides that there is no leader.
 		resp, err := s.leasing.LeaseGrant(ctx, req, grpc.WaitForReady(true))
 		if left = resp.GetTTL(); errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
 			left, err = l.seconds, nil
@@ -106,8 +113,8 @@ func (s *Store) prolong(ctx context.Context, l *lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && left > 0 {
-		l.id, l.certain = id, sent.Add(time.Duration(left)*time.Second)
-	} else if l.id != 0 && (err == nil || isUnusable(err)) {
+		l.certain = sent.Add(time.Duration(left) * time.Second)
+	} else if !isNew && (err == nil || isUnusable(err)) {
 		l.seconds, err = 0, nil
 	}
 	return err
@@ -119,8 +126,8 @@ type stream struct {
 	end context.CancelFunc
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. One stream
-// stays open, since a client with a password is authenticated for each.
+// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. Streams
+// stay open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
 	var alive stream
 	var newCtx context.Context
@@ -164,18 +171,20 @@ func (s *Store) lookAtLease(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(min(resp.GetTTL(), int64(100*driver.MaxTTL/time.Second))) * time.Second, err
 }
 
-// sweep ends, once a second, the entries that their owners have not renewed in time.
+// sweep ends the entries that their owners have not renewed in time. A second passes between two
+// sweeps.
 func (s *Store) sweep() {
-	for s.alive.Err() == nil {
-		ctx, cancel := context.WithTimeout(s.alive, time.Second)
+	for retry.Sleep(s.alive, time.Second) == nil {
+		var group sync.WaitGroup
+		ctx, cancel := context.WithTimeout(s.alive, longest)
 		s.mu.Lock()
 		for _, e := range s.entries {
 			if e.isOver() {
-				s.group.Go(func() { _, _ = s.endEntry(ctx, e, 0, true) })
+				group.Go(func() { _, _ = s.endEntry(ctx, e, 0, true) })
 			}
 		}
 		s.mu.Unlock()
-		<-ctx.Done()
+		group.Wait()
 		cancel()
 	}
 }

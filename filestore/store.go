@@ -269,8 +269,11 @@ var errHangs = errors.New("no answer in time: the host is busy, the disk hangs, 
 // outcome is not known. The requests of a Store for the same shard are made one after the other. So
 // the Release after such an Acquire waits for its end, and ends what it may have granted.
 func do[T any](ctx context.Context, s *Store, st *state, makes bool, verb func(*state) (T, error)) (none T, err error) {
-	if err := ctx.Err(); err != nil {
-		return none, driver.NotApplied(err)
+	switch {
+	case s.closing.Err() != nil:
+		return none, driver.ErrClosed
+	case ctx.Err() != nil:
+		return none, driver.NotApplied(ctx.Err())
 	}
 	hangs := func() error {
 		return fmt.Errorf("%s: %w: %w", filepath.Join(s.dir, shardFile(st.number)), errHangs, ctx.Err())

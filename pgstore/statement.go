@@ -28,8 +28,8 @@ const (
 type source func(context.Context) (*pgxpool.Conn, error)
 
 // acquireInTime is the source for renewals, so that no lock is lost while other work uses up the
-// pool. It waits for the pool for a second, or half of the time that the call has if that is less,
-// and for the spare connection after that. With Options.Listen the spare connection, which no
+// pool. It waits for the pool for a second, or a part of the time that the call has if that is
+// less, and for the spare connection after that. With Options.Listen the spare connection, which no
 // pooler holds up, comes first, and the pool after it, also if the spare one cannot be made.
 func (s *Store) acquireInTime(ctx context.Context) (*pgxpool.Conn, error) {
 	from, other, patience := s.pool.Acquire, s.spare.Acquire, time.Second

@@ -13,8 +13,8 @@ import (
 )
 
 // An entry is what this Store knows of an owner of a name, from its Acquire, Release, or confirmed
-// renewal on. It is removed when nothing is pending for it, and it is released or its time is over.
-// Store.mu guards its fields, except those of its parts.
+// renewal on. It is removed some time after it is released or its time is over, when nothing is
+// pending for it. Store.mu guards its fields, except those of its parts.
 type entry struct {
 	key     [2]string // of Store.entries
 	expiry  time.Time // see endAfter

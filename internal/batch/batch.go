@@ -28,8 +28,9 @@ var (
 // call that was sent leaves its name behind: later calls with that name wait until the batch has
 // ended, so that they do not overtake it. The fields must not be changed after the first Do.
 type Queue[T comparable] struct {
-	// Send sends a batch, records the results in the calls, and returns when all are there, or at
-	// the deadline of ctx. It does not return when ctx, which may be a caller's, is canceled before.
+	// Send sends a batch, records the results in the calls, and returns when all are there, or
+	// when ctx, which may be a caller's, has ended. A Send that goes on after an early cancellation
+	// has no later call overtake this one.
 	Send func(ctx context.Context, calls []T)
 
 	// Name returns the name of a call, "" for one that may overtake and be overtaken.

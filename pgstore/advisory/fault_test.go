@@ -343,7 +343,7 @@ func TestStandby(t *testing.T) {
 }
 
 // A holder at a server that was replaced, whose address has moved to another one, learns so when it
-// renews, as all that ask do.
+// renews, as all that ask do, and a waiter when it tries anew, after ten seconds.
 func TestAddressMoves(t *testing.T) {
 	t.Parallel()
 	for _, sequence := range []string{"", "tokens"} {
@@ -356,6 +356,14 @@ func TestAddressMoves(t *testing.T) {
 		proxy := faultproxy.Start(t, primary.Addr)
 		holder, asker, releaser := open(t, proxy.Addr(), opts), open(t, proxy.Addr(), opts), open(t, proxy.Addr(), opts)
 		req, other, last := grant(t, holder, "name", time.Minute), grant(t, releaser, "other", time.Minute), grant(t, asker, "last", time.Minute)
+		grant(t, open(t, primary.Addr, opts), "left", time.Minute)
+		waits := open(t, proxy.Addr(), opts)
+		waiter := pgtest.Request("left", time.Minute)
+		waiter.Place = time.Minute
+		told := noticesOf(t, waits, waiter.Owner)
+		if res, err := waits.Acquire(t.Context(), waiter); err != nil || !res.Waiting {
+			t.Fatalf("Acquire of a held name: %+v, %v", res, err)
+		}
 		pgtest.Execute(t, primary.URL("postgres"), "ALTER SYSTEM SET default_transaction_read_only = on")
 		pgtest.Execute(t, primary.URL("postgres"), "SELECT pg_reload_conf()")
 		standby.Promote()
@@ -374,6 +382,7 @@ func TestAddressMoves(t *testing.T) {
 			}
 		}
 		grant(t, asker, "free", time.Minute)
+		pgtest.Signaled(t, told)
 	}
 }
 

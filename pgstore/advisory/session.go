@@ -77,8 +77,9 @@ func (s *session) do(ctx context.Context, c *call) error {
 
 // send carries out a batch, in its order and in one round trip. The server would grant a key again
 // to the session that has it. So an attempt is sent if no entry of the session has its key, and an
-// unlock if the entry has it. If the server refuses a statement, all attempts of the batch fail;
-// any other error ends the session. A wait is sent alone, and ends with ctx.
+// unlock if the entry has it. If the server refuses a statement, all attempts of the batch fail; an
+// error of the connection, and one that shows that the server takes no writes, end the session. A
+// wait is sent alone, and ends with ctx.
 func (s *session) send(ctx context.Context, calls []*call) {
 	st := s.store
 	current := func(c *call) bool { return st.owners[c.entry.owned] == c.entry }
@@ -225,7 +226,7 @@ const (
 	// the statements fail if a pooler has led that to another server process.
 	setUp = `PREPARE holdfast_try%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_try_advisory_lock(%[3]s) THEN %[4]s ELSE nullif(` + zeroIfWritable + `, 0) END;
 		PREPARE holdfast_wait%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_lock(%[3]s) IS NOT NULL THEN %[4]s END;
-		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_unlock(%[3]s) THEN ` + zeroIfWritable + ` END;
+		PREPARE holdfast_unlock%[1]d%[5]s (%[2]s) AS SELECT CASE WHEN pg_advisory_unlock(%[3]s) THEN ` + zeroIfWritable + ` ELSE nullif(` + zeroIfWritable + `, 0) END;
 		PREPARE holdfast_ping%[1]d%[5]s AS SELECT ` + zeroIfWritable + ";"
 )
 
