@@ -126,8 +126,8 @@ type stream struct {
 	end context.CancelFunc
 }
 
-// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. Streams
-// stay open, since a client with a password is authenticated for each.
+// keepAlive returns for how many seconds a lease lasts from now on, 0 if it is over. One stream
+// stays open, since a client with a password is authenticated for each.
 func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64, err error) {
 	var alive stream
 	var newCtx context.Context
@@ -154,8 +154,8 @@ func (s *Store) keepAlive(ctx context.Context, id clientv3.LeaseID) (left int64,
 		}
 	case ctx.Err() != nil:
 		err = fmt.Errorf("no answer to a keep-alive: %w", context.DeadlineExceeded)
-	case newCtx == nil: // It may have ended long ago: a new one may do.
-		err = status.Error(codes.Unavailable, status.Convert(err).Message())
+	case newCtx == nil: // It may have ended long ago. No text of a refusal: a new one may do.
+		err = status.Error(codes.Unavailable, "the stream of keep-alives: "+status.Convert(err).Message())
 	}
 	alive.end()
 	return resp.GetTTL(), err

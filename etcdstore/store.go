@@ -42,7 +42,7 @@ type Store struct {
 	writes     batch.Queue[*call]
 
 	turns sync.Map    // channels by the seconds of leases, full while a caller requests such a lease
-	idle  chan stream // open ones for keep-alives
+	idle  chan stream // an open one for keep-alives
 
 	mu      sync.Mutex                  // guards all below, and the leases and entries
 	entries map[[2]string]*entry        // that this Store has requested or renewed, by name and owner
@@ -71,7 +71,7 @@ func New(client *clientv3.Client, opts *Options) *Store {
 	prefix := cmp.Or(cmp.Or(opts, &Options{}).Prefix, DefaultPrefix)
 	s := &Store{
 		client: client, wall: time.Now, lockKeys: prefix + "lock/", baseKey: prefix + "base",
-		idle: make(chan stream, 8), entries: map[[2]string]*entry{}, leases: map[clientv3.LeaseID]*lease{},
+		idle: make(chan stream, 1), entries: map[[2]string]*entry{}, leases: map[clientv3.LeaseID]*lease{},
 	}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.writes = batch.Queue[*call]{
