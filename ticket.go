@@ -117,9 +117,9 @@ func (l *Lock) HandOver() (Ticket, error) {
 // If the hold of the ticket is over, the error matches [ErrNotHeld]. Nothing is acquired then, and
 // a later hold of the lock stays as it is.
 //
-// Adopt does not check whether the ticket was adopted before, by this Client or another: who does so
-// shares the hold, and the first Release ends it for all, who learn that from their next renewal.
-// Other acquisitions of the name by this Client wait for the end of the hold, as those of others do.
+// Adopt does not check whether the ticket was adopted before, by this Client or another. All Locks
+// of a ticket share the hold. The first Release ends it, and the others are lost at their next
+// renewal. Other acquisitions of the name by this Client wait for the end, as those of others do.
 //
 // Of the options, TTL (0 means that of the ticket), MaxHold and NoRenew are used. MaxHold counts
 // from the adoption. While the store does not answer, Adopt keeps trying within ctx, as Acquire.

@@ -70,8 +70,8 @@ func examineTable(ctx context.Context, store *pgstore.Store) (all []Finding, err
 	return all, err
 }
 
-// tableQuery reads the state of the server, and of the table in the schema $1 also for a user who has
-// no right to that schema. A logical slot, an archiver and a backup are no standbys.
+// tableQuery reads the state of the server, and of the table in the schema $1. It needs no right to
+// that schema. A logical slot, an archiver and a backup are no standbys.
 const tableQuery = `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only'), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 	(SELECT count(*)::int FROM pg_stat_replication AS r WHERE coalesce(r.state NOT IN ('backup', 'startup'), true)

@@ -23,9 +23,9 @@ var errAgain = errors.New("the owner has an entry already")
 // Acquire implements [driver.Store].
 //
 // The first transaction makes an entry if the name is free. Otherwise its reply has the queue. If
-// the owner would hold by that, or has a Place, the next one makes an entry, whoever has come
-// before it meanwhile. If that does not hold and has no Place, it is ended again. If a transaction
-// has changed nothing, since its slot was taken or the base is another, it is followed by the next.
+// the owner would hold by that, or has a Place, the next one makes an entry, also behind entries
+// that have come meanwhile. If that does not hold and has no Place, it is ended again. If its slot
+// is taken or the base is another, a transaction changes nothing, and the next one follows.
 func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Result, err error) {
 	switch {
 	case req.Limit < 0 || req.Tokens > 1:
@@ -139,7 +139,8 @@ func (s *Store) Acquire(ctx context.Context, req driver.Request) (res driver.Res
 // clock.
 func (s *Store) noteBase(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 	if len(kvs) == 0 {
-		isAbsent, base := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0), strconv.FormatInt(s.wall().UnixMicro(), 10)
+		isAbsent := clientv3.Compare(clientv3.CreateRevision(s.baseKey), "=", 0)
+		base := strconv.FormatInt(s.wall().UnixMicro(), 10)
 		_, err := s.do(ctx, true, clientv3.OpTxn([]clientv3.Cmp{isAbsent}, []clientv3.Op{clientv3.OpPut(s.baseKey, base)}, nil))
 		return driver.NotApplied(err)
 	}

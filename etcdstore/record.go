@@ -174,7 +174,8 @@ func (s *Store) Lookup(ctx context.Context, name string) (records []driver.Recor
 // time that is left of each hold is that of its lease, which is read once.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
-		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet(s.lockKeys+prefix, clientv3.WithPrefix())}, nil))
+		get := clientv3.OpGet(s.lockKeys+prefix, clientv3.WithPrefix())
+		resp, err := s.do(ctx, true, clientv3.OpTxn(nil, []clientv3.Op{get}, nil))
 		if err != nil {
 			yield(driver.Record{}, err)
 			return

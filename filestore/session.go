@@ -65,10 +65,9 @@ func (f *folder) openSession() (*session, error) {
 }
 
 // reach writes a notice into the file of a session, and reports whether the process of that session
-// may be alive. It removes the file of a dead one. The notice "" is none: reach looks only. After an
-// error, such as that this process can open no more files, it is not known whether the process
-// lives, and it counts as alive. A notice may be lost, as when nobody empties the pipe: its receiver
-// learns of its turn by its next look.
+// may be alive. It removes the file of a dead one. The notice "" is none: reach looks only. A
+// process counts as alive after an error, as when this process can open no more files. A notice is
+// lost if the pipe is full: its receiver learns of its turn by its next look.
 func (f *folder) reach(id, notice string) (isAlive bool, err error) {
 	inbox, err := f.openInbox(sessionFile(id))
 	switch {

@@ -86,7 +86,7 @@ func TestRefusedAttemptWritesNothing(t *testing.T) {
 }
 
 // Names that are used once and never again do not fill the table. Those that others wait for, are
-// held or had a token ahead of the clock stay. Whoever is admitted is told.
+// held or had a token ahead of the clock stay. Owners that are admitted are told.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -1,7 +1,7 @@
 // Package quorumstore makes one store of a majority of others, so that locks survive the loss of a
 // minority of them. Over independent Redis servers it is what is known as Redlock. The nodes may be
-// stores of other kinds, and mixed, except etcd, which is a quorum itself, and advisory locks, which
-// have neither holders nor floors of tokens.
+// stores of other kinds, and mixed. Two are refused: etcd, which is a quorum itself, and advisory
+// locks, which have neither holders nor floors of tokens.
 //
 // Every request goes to all nodes at once and returns as soon as enough of them have replied to
 // decide it, for or against. A minority that is dead, slow or hung costs nothing where the others

@@ -9,8 +9,8 @@ import (
 
 // A lock is the key prefix + name. Without that key nobody holds the lock, whatever the other keys
 // have. The package comment describes the value of an exclusive hold. That of a keep has released:
-// and the hash of the owner in place of the owner. That of shared and limited holds is shared: and a
-// line for each limit, with how many holds have it. The other keys of a lock are:
+// and the hash of the owner in place of the owner. The value of shared and limited holds is shared:
+// and a line for each limit, with how many holds have it. The other keys of a lock are:
 //
 //   - queue, a sorted set of owners. The score of a place is its token, and that of a hold or keep
 //     its end in ms, as a number below zero,
