@@ -106,10 +106,11 @@ func (s *Store) Guarantees() driver.Guarantees { return s.guarantees }
 // more than a majority of them, so that one node which forgets it is enough to admit another owner.
 func combineGuarantees(nodes []driver.Store) driver.Guarantees {
 	g := nodes[0].Guarantees()
-	g.Store, g.Queue, g.Limits, g.Tokens, g.InProcess = "quorum", false, false, 0, false
+	g.Store, g.Queue, g.Limits, g.Tokens = "quorum", false, false, 0
 	for _, n := range nodes {
 		of := n.Guarantees()
 		g.Keep = g.Keep && of.Keep
+		g.InProcess = g.InProcess && of.InProcess
 		g.Grain = max(g.Grain, of.Grain)
 		if of.Crash != g.Crash {
 			g.Crash = driver.FateKept
